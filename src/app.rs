@@ -29,9 +29,9 @@ use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use crate::config::{Config, Environment, UnsafeFinding};
-use crate::http::consent::ConsentTerms;
 use crate::http::{AppState, HttpConfig, router_with};
 use crate::telemetry;
+use crate::terms::ConsentTerms;
 
 /// Time limit of the whole stop. Unfinished work is resumed at the next start.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(9);

@@ -144,54 +144,48 @@ pub struct DatabaseSection {
 }
 
 /// Files that hold secrets.
+#[serde_with::apply(Option<PathBuf> => #[serde(deserialize_with = "values::optional")])]
 #[derive(Debug, Clone, Deserialize)]
 pub struct SecretsSection {
     /// A file with 32 bytes in hexadecimal, or with several versions of such keys.
-    #[serde(deserialize_with = "values::optional")]
     pub master_key_file: Option<PathBuf>,
     /// A file with the bearer token of the operator listener.
-    #[serde(deserialize_with = "values::optional")]
     pub operator_token_file: Option<PathBuf>,
 }
 
 /// The account that pays for gas: exactly one of the three sources is set.
+#[serde_with::apply(Option<PathBuf> => #[serde(deserialize_with = "values::optional")])]
 #[derive(Debug, Clone, Deserialize)]
 pub struct SignerSection {
     /// A file with 64 hexadecimal digits.
-    #[serde(deserialize_with = "values::optional")]
     pub private_key_file: Option<PathBuf>,
     /// A Web3 keystore.
-    #[serde(deserialize_with = "values::optional")]
     pub keystore_file: Option<PathBuf>,
     /// A file with the keystore's password.
-    #[serde(deserialize_with = "values::optional")]
     pub keystore_password_file: Option<PathBuf>,
     /// A file with a mnemonic.
-    #[serde(deserialize_with = "values::optional")]
     pub mnemonic_file: Option<PathBuf>,
     /// Index of the account: m/44'/60'/0'/0/index.
     pub mnemonic_index: u32,
 }
 
 /// The settlement contract, at the same address on every chain.
+#[serde_with::apply(Option<Address> => #[serde(deserialize_with = "values::optional")])]
 #[derive(Debug, Clone, Deserialize)]
 pub struct ContractsSection {
     /// Contract address as printed by `payferry deploy`.
-    #[serde(deserialize_with = "values::optional")]
     pub address: Option<Address>,
     /// Account that receives the fees.
-    #[serde(deserialize_with = "values::optional")]
     pub treasury: Option<Address>,
     /// Account that may change roles and pause; `deploy` needs it.
-    #[serde(deserialize_with = "values::optional")]
     pub admin: Option<Address>,
 }
 
 /// KYT providers that screen the source of funds; the strictest verdict of all that are set applies.
+#[serde_with::apply(Option<PathBuf> => #[serde(deserialize_with = "values::optional")])]
 #[derive(Debug, Clone, Deserialize)]
 pub struct KytSection {
     /// Sanctioned addresses, one per line.
-    #[serde(deserialize_with = "values::optional")]
     pub sanctions_file: Option<PathBuf>,
     /// True if Chainalysis' on-chain sanctions list is queried on each chain.
     pub oracle: bool,
@@ -199,13 +193,13 @@ pub struct KytSection {
     #[serde(deserialize_with = "values::optional_url")]
     pub api_url: Option<url::Url>,
     /// A file with the API's token.
-    #[serde(deserialize_with = "values::optional")]
     pub api_token_file: Option<PathBuf>,
     /// Allows every transfer without screening. For test networks.
     pub allow_everything: bool,
 }
 
 /// Provider that verifies customers, and the timing of checks.
+#[serde_with::apply(Option<PathBuf> => #[serde(deserialize_with = "values::optional")])]
 #[derive(Debug, Clone, Deserialize)]
 pub struct IdentitySection {
     /// The provider; `None`: customers are not verified.
@@ -218,13 +212,10 @@ pub struct IdentitySection {
     /// Provider's level name for screenings after a change.
     pub rescreen_level: String,
     /// A file with the app token.
-    #[serde(deserialize_with = "values::optional")]
     pub app_token_file: Option<PathBuf>,
     /// A file with the secret key that requests are signed with.
-    #[serde(deserialize_with = "values::optional")]
     pub secret_key_file: Option<PathBuf>,
     /// A file with the secret that callbacks are signed with.
-    #[serde(deserialize_with = "values::optional")]
     pub callback_secret_file: Option<PathBuf>,
     /// Maximum number of checks processed at once.
     pub concurrency_max: NonZeroUsize,
@@ -323,6 +314,7 @@ impl WebhooksSection {
 }
 
 /// Storage of customers' documents: a bucket if one is set, otherwise a folder.
+#[serde_with::apply(Option<PathBuf> => #[serde(deserialize_with = "values::optional")])]
 #[derive(Debug, Clone, Deserialize)]
 pub struct DocumentsSection {
     /// Folder, created if it does not exist.
@@ -338,10 +330,8 @@ pub struct DocumentsSection {
     /// True if the endpoint may use plain HTTP. For tests.
     pub allow_http: bool,
     /// A file with the id of the access key; `None`: the default credential chain of AWS.
-    #[serde(deserialize_with = "values::optional")]
     pub access_key_id_file: Option<PathBuf>,
     /// A file with the secret access key.
-    #[serde(deserialize_with = "values::optional")]
     pub secret_access_key_file: Option<PathBuf>,
 }
 

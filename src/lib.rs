@@ -16,3 +16,4 @@ pub mod sandbox;
 pub mod service;
 pub mod statements;
 pub mod telemetry;
+pub mod terms;

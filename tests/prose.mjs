@@ -46,9 +46,9 @@ const JOURNAL_WORDS = [
 // At the start of a sentence in a comment: it is the subject there. A question may begin so.
 const FIRST_WORDS = [/^(What|Whose|Whoever)\b(?![^.]*\?)/, "a noun phrase or a third-person verb"];
 // Words of names that Rust code declares, in snake case: of every name, and of types and modules only.
-const NAMES = [[/(^|_)(desk|crowd|usurp\w*|ferried|ferryman|sendings?|taken_back|in_vain|visitors?)(_|$)/, "the glossary's name"]];
+const NAMES = [[/(^|_)(desk|crowd|usurp\w*|ferried|ferryman|sendings?|taken_back|in_vain|visitors?|books|told|untold|take_in|taken_in)(_|$)/, "the glossary's name"]];
 const TYPE_NAMES = [
-  [/(^|_)(asked|shown|standing)$/, "…Request, …View, …Position"],
+  [/(^|_)(asked|shown|standing|trouble|stuck)$/, "…Request, …View, …Position"],
   [/^(world|ground|life|look|place)$/, "Env, Fixture, Lifecycle, …View, …Position"],
 ];
 // Ordinary uses, removed before the rules for words are applied.

@@ -4,9 +4,8 @@
 //! The cheapest healthy chain is chosen. The result gives the reason for every candidate, so that a PSP can follow the
 //! choice.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
-use parking_lot::RwLock;
 use payferry_contracts::SETTLE_ITEM_GAS_TYPICAL;
 use payferry_domain::payment::{ChainCandidate, ObservedTransfer};
 use payferry_domain::{Chain, Timestamp, Token};
@@ -36,17 +35,15 @@ pub struct Chains {
     watchlist: Watchlist,
     settlers: BTreeMap<Chain, SettlerHandle>,
     vaults: BTreeMap<Chain, Vaults>,
-    paused: RwLock<HashSet<Chain>>,
 }
 
 impl Chains {
     /// Creates the chains that passed their checks. Of equally cheap ones, the first is selected.
     pub(crate) fn new(specs: Vec<ChainSpec>) -> Self {
         Self {
-            watchlist: Watchlist::new(),
-            settlers: specs.iter().map(|spec| (spec.chain, SettlerHandle::new())).collect(),
+            watchlist: Watchlist::default(),
+            settlers: specs.iter().map(|spec| (spec.chain, SettlerHandle::default())).collect(),
             vaults: specs.iter().map(|spec| (spec.chain, Vaults::new(spec.contract))).collect(),
-            paused: RwLock::default(),
             specs,
         }
     }
@@ -80,8 +77,8 @@ impl Chains {
     }
 
     /// Reason why a chain cannot currently be read, if any; known even before the first read.
-    pub fn trouble(&self, chain: Chain) -> Option<String> {
-        self.watchlist.trouble(chain)
+    pub fn degraded_reason(&self, chain: Chain) -> Option<String> {
+        self.watchlist.degraded_reason(chain)
     }
 
     /// The configured chains, in their usual order.
@@ -127,26 +124,16 @@ impl Chains {
         Ok(facts)
     }
 
-    /// Excludes a chain from selection, or includes it again.
-    pub fn set_paused(&self, chain: Chain, paused: bool) {
-        let mut set = self.paused.write();
-        if paused {
-            set.insert(chain);
-        } else {
-            set.remove(&chain);
-        }
-    }
-
-    /// True if an operator excluded the chain.
-    pub fn is_paused(&self, chain: Chain) -> bool {
-        self.paused.read().contains(&chain)
-    }
-
     /// The cheapest chain that supports `token` and is neither stale, unread nor paused, if any; and all chains that were
     /// considered, with the reasons.
-    pub(crate) fn best(&self, token: Token, now: Timestamp) -> (Option<Chain>, Vec<ChainCandidate>) {
-        let weighed: Vec<_> =
-            self.specs.iter().map(|spec| (spec.chain, self.settlement_cost(spec, token, now))).collect();
+    pub(crate) fn best(
+        &self,
+        token: Token,
+        now: Timestamp,
+        is_paused: impl Fn(Chain) -> bool,
+    ) -> (Option<Chain>, Vec<ChainCandidate>) {
+        let cost = |spec: &ChainSpec| (spec.chain, self.settlement_cost(spec, token, now, is_paused(spec.chain)));
+        let weighed: Vec<_> = self.specs.iter().map(cost).collect();
         let eligible = weighed.iter().filter_map(|(chain, cost)| Some((*cost.as_ref().ok()?, *chain)));
         let chosen = eligible.min_by_key(|(cost, _)| *cost).map(|(_, chain)| chain);
         let candidate = |(chain, cost): (Chain, Result<u128, String>)| {
@@ -159,11 +146,11 @@ impl Chains {
     }
 
     /// Cost of one settlement in millionths of a dollar, or the reason why the chain is not eligible.
-    fn settlement_cost(&self, spec: &ChainSpec, token: Token, now: Timestamp) -> Result<u128, String> {
+    fn settlement_cost(&self, spec: &ChainSpec, token: Token, now: Timestamp, is_paused: bool) -> Result<u128, String> {
         if spec.token_address(token).is_none() {
             return Err(format!("{token} is not taken there"));
         }
-        if self.is_paused(spec.chain) {
+        if is_paused {
             return Err("paused by the operator".to_owned());
         }
         let Some(view) = self.watchlist.view(spec.chain) else {
@@ -172,7 +159,7 @@ impl Chains {
         if view.is_stale(now) {
             return Err(format!("its last block is {} s old", view.head_age_ms(now) / 1_000));
         }
-        if view.trouble.is_some() {
+        if view.degraded_reason.is_some() {
             return Err("cannot be read at the moment".to_owned());
         }
         let fee_wei = view.base_fee_wei.saturating_add(spec.fees.priority_fee_min_wei);
@@ -205,7 +192,7 @@ mod tests {
             safe: None,
             finalized: None,
             base_fee_wei,
-            trouble: None,
+            degraded_reason: None,
             outage: Duration::from_secs(30),
             blocks: Arc::default(),
         }
@@ -224,7 +211,7 @@ mod tests {
         list.set_view(view(Chain::Base, 10_000_000, 999));
         list.set_view(view(Chain::Polygon, 50_000_000_000, 999));
         list.set_view(view(Chain::Arbitrum, 5_000_000, 969));
-        let (chosen, candidates) = chains.best(Token::Usdc, now);
+        let (chosen, candidates) = chains.best(Token::Usdc, now, |_| false);
         assert_eq!(chosen, Some(Chain::Base));
         let eligible: Vec<bool> = candidates.iter().map(|candidate| candidate.eligible).collect();
         assert_eq!(eligible, [true, true, false]);
@@ -234,15 +221,14 @@ mod tests {
         assert_eq!(chains.spec(Chain::Base).unwrap().token_address(Token::Usdc), Some(Address([1; 20])));
 
         list.set_view(view(Chain::Arbitrum, 5_000_000, 971));
-        assert_eq!(chains.best(Token::Usdc, now).0, Some(Chain::Arbitrum));
-        chains.set_paused(Chain::Arbitrum, true);
-        assert_eq!(chains.best(Token::Usdc, now).0, Some(Chain::Base));
+        assert_eq!(chains.best(Token::Usdc, now, |_| false).0, Some(Chain::Arbitrum));
+        assert_eq!(chains.best(Token::Usdc, now, |chain| chain == Chain::Arbitrum).0, Some(Chain::Base));
     }
 
     #[test]
     fn without_an_eligible_chain_each_gives_its_reason() {
         for (token, reason) in [(Token::Usdt, "USDT is not taken there"), (Token::Usdc, "not read yet")] {
-            let (chosen, candidates) = chains().best(token, Timestamp::from_secs(0));
+            let (chosen, candidates) = chains().best(token, Timestamp::from_secs(0), |_| false);
             assert_eq!(chosen, None);
             assert!(candidates.iter().all(|candidate| candidate.reason == reason), "{candidates:?}");
         }

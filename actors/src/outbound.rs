@@ -14,6 +14,7 @@ use payferry_entities::{Database, StoreError, audit_log};
 use payferry_journal::outbound as store;
 use payferry_journal::payments::RequestRows;
 use payferry_runtime::observe::{ActorKind, ActorMetrics};
+use payferry_runtime::supervise::doubled;
 
 use crate::aggregate::{Aggregate, Aggregates, Decided};
 use crate::compliance::{KytSubject, ScreenRequest};
@@ -38,7 +39,7 @@ impl Aggregate for OutboundTransfer {
     type Line = OutboundLine;
 
     const KIND: ActorKind = ActorKind::Sending;
-    const SUPERVISOR: ActorKind = ActorKind::SendingDesk;
+    const SUPERVISOR: ActorKind = ActorKind::OutboundSupervisor;
     const NOT_RUNNING: &'static str = "the supervisor of payouts and withdrawals is not running; retry later";
     const PASSIVATE: Effect = Effect::Passivate;
 
@@ -156,7 +157,7 @@ impl Aggregate for OutboundTransfer {
         }
     }
 
-    fn restart_pause(nth: usize) -> Duration {
-        RESTART_PAUSE_MIN * (1 << (nth - 1))
+    fn restart_pause(nth: u32) -> Duration {
+        doubled(RESTART_PAUSE_MIN, Duration::MAX, nth - 1)
     }
 }

@@ -111,7 +111,8 @@ impl From<pauses::Model> for Pause {
 pub type Held = BTreeMap<Scope, Pause>;
 
 /// Cached pauses. Clones share the cache.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Pauses {{ held: {:?}, .. }}", self.held())]
 pub struct Pauses {
     database: Database,
     held: Arc<RwLock<Arc<Held>>>,
@@ -162,7 +163,6 @@ impl Pauses {
         }
         for spec in chains.running() {
             let chain = spec.chain;
-            chains.set_paused(chain, held.contains_key(&Scope::Chain(chain)));
             let Some(settler) = chains.settler(chain) else { continue };
             let holds = [(Role::Settle, self.is_settlement_held(chain)), (Role::Send, self.is_outbound_held(chain))];
             for (role, is_held) in holds {
@@ -195,12 +195,6 @@ impl Pauses {
                 is_away = read.is_err();
             }
         }))
-    }
-}
-
-impl fmt::Debug for Pauses {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pauses").field("held", &self.held()).finish_non_exhaustive()
     }
 }
 

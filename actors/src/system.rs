@@ -16,22 +16,21 @@ use parking_lot::RwLock;
 use payferry_domain::payment::{Command, ObservedTransfer, Payment, Rejection};
 use payferry_domain::{Chain, CommandError, PaymentId};
 use payferry_entities::Database;
+use payferry_journal::Journal;
 use payferry_journal::payments;
 use payferry_journal::psps::PspDirectory;
-use payferry_journal::{CommitBlocker, Journal};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, Mailbox};
 use payferry_runtime::seal::Sealer;
 use payferry_runtime::supervise::RootMessage;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::aggregate::Services;
-use crate::aggregate::{Aggregate, Aggregates, Message, Request};
+use crate::aggregate::{Aggregate, Aggregates, Message, Request, Services, SupervisorMessage};
 use crate::chain::ChainView;
 use crate::chains::Chains;
 use crate::compliance::identity::ComplianceService;
 use crate::ledger::check::{Findings, LedgerView};
-use crate::observe::{ActorSubject, TreeBooks};
+use crate::observe::{ActorSubject, TreeMetrics};
 use crate::outbound::OutboundTransfers;
 use crate::pauses::Pauses;
 use crate::payment::{Inbox, Payments, ResultRows};
@@ -54,7 +53,8 @@ pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 const RETIRE_TIMEOUT_MS: u64 = 3_000;
 
 /// Handle to a running tree. Clones share the tree.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("System {{ payments_live: {}, .. }}", self.payments().live_len())]
 pub struct System {
     inner: Arc<Inner>,
 }
@@ -124,7 +124,7 @@ impl System {
         chains.facts(database, &rows).await.map_err(|error| unavailable(&error))
     }
 
-    fn registry(&self) -> &TreeBooks {
+    fn registry(&self) -> &TreeMetrics {
         &self.services().registry
     }
 
@@ -139,7 +139,7 @@ impl System {
 
     /// Asks every shard to look for live payments without an actor, which it also does every five minutes.
     pub fn sweep_payments(&self) {
-        self.payments().sweep();
+        self.payments().each_supervisor(|| SupervisorMessage::Sweep(None));
     }
 
     /// Kills all permanent actors of a kind in the middle of their work, for tests.
@@ -176,16 +176,6 @@ impl System {
     /// True if every shard is running and has read its live payments. A restarted shard must read them again.
     pub fn is_ready(&self) -> bool {
         self.payments().is_started()
-    }
-
-    /// True if the database accepts writes, as far as known.
-    pub fn is_writing(&self) -> bool {
-        self.services().journal.is_writing()
-    }
-
-    /// Reason and time since when the database does not accept writes.
-    pub fn commit_blocker(&self) -> Option<CommitBlocker> {
-        self.services().journal.commit_blocker()
     }
 
     /// View of a chain at its last poll; `None` if it is not configured or was not polled yet.
@@ -261,10 +251,10 @@ impl System {
             ActorKind::Settler,
             ActorKind::WebhookSender,
             ActorKind::Screening,
-            ActorKind::ComplianceDesk,
+            ActorKind::ComplianceService,
             ActorKind::Auditor,
         ];
-        for kinds in [outer, vec![ActorKind::Shard, ActorKind::SendingDesk]] {
+        for kinds in [outer, vec![ActorKind::Shard, ActorKind::OutboundSupervisor]] {
             let retired =
                 ractor::call_t!(self.inner.root, |reply| RootMessage::Retire(kinds, reply), RETIRE_TIMEOUT_MS);
             if let Err(error) = retired {
@@ -301,11 +291,5 @@ impl Drop for Inner {
     /// Ends a tree without handles at once, like a crash: it would otherwise continue without its journal.
     fn drop(&mut self) {
         self.root.kill();
-    }
-}
-
-impl std::fmt::Debug for System {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("System").field("payments_live", &self.payments().live_len()).finish_non_exhaustive()
     }
 }

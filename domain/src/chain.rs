@@ -46,6 +46,8 @@ macro_rules! hex_bytes {
     ($($(#[$doc:meta])* $name:ident($len:literal);)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
+        #[derive(derive_more::Debug)]
+        #[debug("{}", self)]
         pub struct $name(pub [u8; $len]);
 
         impl fmt::Display for $name {
@@ -54,12 +56,6 @@ macro_rules! hex_bytes {
                 hex::encode_to_slice(self.0, &mut digits).map_err(|_| fmt::Error)?;
                 f.write_str("0x")?;
                 f.write_str(str::from_utf8(&digits).map_err(|_| fmt::Error)?)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(self, f)
             }
         }
 

@@ -95,8 +95,8 @@ pub enum CommandError<R: Error + 'static> {
     /// The command had no effect: retry.
     #[error("{0}")]
     Unavailable(String),
-    /// The command may have been carried out, or may still be. Read the state, or retry with the same idempotency key: a
-    /// refund with a new key is another refund.
+    /// The command may have been carried out, or may still be. Read the state, or retry with the same idempotency key.
+    /// With a new key, the refund is paid twice.
     #[error("{0}")]
     Unknown(String),
 }

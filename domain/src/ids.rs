@@ -42,6 +42,8 @@ macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident = $prefix:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
+        #[derive(derive_more::Debug)]
+        #[debug("{}", self)]
         pub struct $name(u128);
 
         impl $name {
@@ -74,12 +76,6 @@ macro_rules! ids {
                 let mut buffer = [0; ulid::ULID_LEN];
                 f.write_str($prefix)?;
                 f.write_str(Ulid(self.0).array_to_str(&mut buffer))
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(self, f)
             }
         }
 

@@ -163,7 +163,7 @@ pub struct UnknownName {
 }
 
 /// A fee in basis points, 0 to 10,000.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, derive_more::Into)]
 #[serde(try_from = "u16", into = "u16")]
 pub struct FeeBps(u16);
 
@@ -194,12 +194,6 @@ impl TryFrom<u16> for FeeBps {
     type Error = &'static str;
     fn try_from(bps: u16) -> Result<Self, Self::Error> {
         Self::new(bps).ok_or("a fee is at most 10000 basis points")
-    }
-}
-
-impl From<FeeBps> for u16 {
-    fn from(fee: FeeBps) -> Self {
-        fee.0
     }
 }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sea_orm::{
-    ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, ExecResult, QueryResult, RuntimeErr,
-    Statement,
+    ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, ExecResult, FromQueryResult,
+    QueryResult, RuntimeErr, Statement, Value,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -61,6 +61,25 @@ impl Transaction {
     pub async fn rollback(self) -> Result<(), DbErr> {
         within(self.limit, self.inner.rollback()).await
     }
+}
+
+/// Reads all rows of a query that is written as SQL.
+pub async fn query_all(
+    connection: &impl ConnectionTrait,
+    sql: &str,
+    values: impl IntoIterator<Item = Value>,
+) -> Result<Vec<QueryResult>, DbErr> {
+    let statement = Statement::from_sql_and_values(connection.get_database_backend(), sql, values);
+    connection.query_all_raw(statement).await
+}
+
+/// Like [`query_all`], converts each row by its column names.
+pub async fn find_all<M: FromQueryResult>(
+    connection: &impl ConnectionTrait,
+    sql: &str,
+    values: impl IntoIterator<Item = Value>,
+) -> Result<Vec<M>, DbErr> {
+    query_all(connection, sql, values).await?.iter().map(|row| M::from_query_result(row, "")).collect()
 }
 
 pub(crate) async fn within<T>(limit: Limit, work: impl Future<Output = Result<T, DbErr>>) -> Result<T, DbErr> {

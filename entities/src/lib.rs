@@ -13,7 +13,7 @@ pub mod postgres;
 mod store_error;
 mod tables;
 
-pub use connection::{Connection, Transaction};
+pub use connection::{Connection, Transaction, find_all, query_all};
 pub use database::Database;
 pub use failure::DatabaseFailure;
 pub use hold::Hold;

@@ -22,6 +22,7 @@ const GWEI: u32 = 1_000_000_000;
 pub type ChainsSection = BTreeMap<Chain, ChainSection>;
 
 /// Configuration of one chain.
+#[serde_with::apply(Option<Address> => #[serde(deserialize_with = "super::values::optional")])]
 #[derive(Debug, Clone, Deserialize)]
 pub struct ChainSection {
     /// JSON-RPC URLs (HTTP), in order of preference.
@@ -29,10 +30,8 @@ pub struct ChainSection {
     /// EIP-155 chain id that every endpoint must return.
     pub chain_id: NonZeroU64,
     /// USDC's contract; `None` if USDC is not accepted on this chain.
-    #[serde(deserialize_with = "super::values::optional")]
     pub usdc: Option<Address>,
     /// USDT's contract; `None` if USDT is not accepted on this chain.
-    #[serde(deserialize_with = "super::values::optional")]
     pub usdt: Option<Address>,
     /// Contracts that are easily mistaken for the accepted tokens.
     pub lookalikes: Vec<Address>,
@@ -75,7 +74,6 @@ pub struct ChainSection {
     /// Time after which a transaction that is not mined is signed again with higher fees.
     pub stuck_after_ms: NonZeroU64,
     /// Address of Chainalysis' sanctions oracle on this chain; `None` if there is none.
-    #[serde(deserialize_with = "super::values::optional")]
     pub sanctions_oracle: Option<Address>,
 }
 

@@ -10,6 +10,7 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use moka::future::Cache;
 use payferry_accounts::keys::{ApiKey, KeyMode};
+use payferry_accounts::tenants::{KeyRecord, KeyState, key_record};
 use payferry_actors::System;
 use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
 use payferry_entities::{Database, api_keys};
@@ -30,13 +31,8 @@ const LAST_USED_GRAIN: Duration = Duration::from_mins(1);
 
 /// A cached key.
 struct KnownKey {
-    id: KeyId,
-    psp_id: PspId,
+    record: KeyRecord,
     secret_hash: String,
-    scopes: Vec<KeyScope>,
-    expires_at: Option<Timestamp>,
-    revoked: bool,
-    last_used_at: Option<Timestamp>,
     /// Set once a request has taken over the write of `last_used_at`.
     noted: AtomicBool,
 }
@@ -81,13 +77,12 @@ impl KeyRing {
         let Some(known) = known.filter(|known| key.matches(&self.sealer, &known.secret_hash)) else {
             return refuse(KeyProblem::Unknown);
         };
-        if known.revoked {
-            return refuse(KeyProblem::Revoked);
-        }
         // The wall clock: advancing the sandbox's clock does not expire its key.
         let now = self.clock.real_now();
-        if known.expires_at.is_some_and(|expires_at| expires_at <= now) {
-            return refuse(KeyProblem::Expired);
+        match known.record.state(now) {
+            KeyState::Active => {}
+            KeyState::Revoked => return refuse(KeyProblem::Revoked),
+            KeyState::Expired => return refuse(KeyProblem::Expired),
         }
         self.note_use(&known, now);
         Ok(known)
@@ -97,27 +92,19 @@ impl KeyRing {
         let row = api_keys::Entity::find_by_id(id.to_string()).one(self.database.reader()).await?;
         let Some(row) = row else { return Ok(None) };
         self.seen.insert(id, ()).await;
-        let unreadable = |what: &str| DbErr::Custom(format!("{what} of key {id} cannot be read"));
-        Ok(Some(Arc::new(KnownKey {
-            id,
-            psp_id: row.psp_id.parse().map_err(|_| unreadable("the owner"))?,
-            secret_hash: row.secret_hash,
-            scopes: serde_json::from_str(&row.scopes).map_err(|_| unreadable("the scopes"))?,
-            expires_at: row.expires_at.map(Timestamp),
-            revoked: row.revoked_at.is_some(),
-            last_used_at: row.last_used_at.map(Timestamp),
-            noted: AtomicBool::new(false),
-        })))
+        let secret_hash = row.secret_hash.clone();
+        let record = key_record(row).map_err(|error| DbErr::Custom(error.to_string()))?;
+        Ok(Some(Arc::new(KnownKey { record, secret_hash, noted: AtomicBool::new(false) })))
     }
 
     /// Writes `last_used_at` at most once a minute, in a task of its own that the request does not wait for.
     fn note_use(&self, key: &KnownKey, now: Timestamp) {
         let stale_from = now.plus_millis(-i64::try_from(LAST_USED_GRAIN.as_millis()).unwrap_or(i64::MAX));
-        let fresh = key.last_used_at.is_some_and(|used| used > stale_from);
+        let fresh = key.record.last_used_at.is_some_and(|used| used > stale_from);
         if fresh || key.noted.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (database, id) = (self.database.clone(), key.id);
+        let (database, id) = (self.database.clone(), key.record.id);
         tokio::spawn(async move {
             let column = api_keys::Column::LastUsedAt;
             let older = Condition::any().add(column.is_null()).add(column.lt(now.as_millis()));
@@ -147,12 +134,13 @@ impl KeyRing {
             return Err(ApiError::Unauthorized(KeyProblem::Missing));
         }
         let key = self.find(presented.trim(), limiters, parts).await?;
-        limiters.key(key.id)?;
-        tracing::Span::current().record("psp.id", tracing::field::display(key.psp_id));
-        tracing::Span::current().record("key.id", tracing::field::display(key.id));
-        if !key.scopes.iter().any(|held| *held == scope || *held == KeyScope::Full) {
+        let KeyRecord { id, psp_id, scopes, .. } = &key.record;
+        limiters.key(*id)?;
+        tracing::Span::current().record("psp.id", tracing::field::display(psp_id));
+        tracing::Span::current().record("key.id", tracing::field::display(id));
+        if !scopes.iter().any(|held| *held == scope || *held == KeyScope::Full) {
             return Err(ApiError::MissingScope(scope.as_str()));
         }
-        Ok((key.psp_id, key.id))
+        Ok((*psp_id, *id))
     }
 }

@@ -107,8 +107,7 @@ pub async fn request(State(app): State<AppState>, request: Submission<Customers>
 }
 
 fn unknown_customer() -> ApiError {
-    let message = "is not a customer of this account".to_owned();
-    let error = FieldError { field: "customer_id".to_owned(), code: "not_found".into(), message };
+    let error = FieldError::new("customer_id", "not_found", "is not a customer of this account");
     ApiError::FieldNotFound("customer_not_found", error)
 }
 

@@ -109,7 +109,7 @@ pub async fn upload(State(app): State<AppState>, form: Form) -> Result<Response,
 fn read(parts: Vec<FormPart>) -> Result<(CustomerId, Vec<Upload>), ApiError> {
     let mut faults = Vec::new();
     let mut fault = |field: &str, code: &'static str, message: String| {
-        faults.push(FieldError { field: field.to_owned(), code: code.into(), message });
+        faults.push(FieldError::new(field, code, message));
     };
     let (mut customer_id, mut uploads, mut seen) = (None, Vec::new(), Vec::new());
     let mut too_large = false;
@@ -160,12 +160,10 @@ fn read(parts: Vec<FormPart>) -> Result<(CustomerId, Vec<Upload>), ApiError> {
 /// Checks that the customer accepts these documents, before anything is stored.
 fn check(row: &Model, uploads: &[Upload]) -> Result<(), ApiError> {
     let kind: CustomerKind = row.kind.parse().map_err(|_| ApiError::internal("a customer's kind cannot be read"))?;
-    let mismatches = uploads.iter().filter(|upload| !kind.takes(upload.kind)).map(|upload| FieldError {
-        field: upload.kind.to_string(),
-        code: "not_for_this_type".into(),
-        message: format!("is not a document of an {kind}"),
-    });
-    let mismatches: Vec<_> = mismatches.collect();
+    let mismatch = |upload: &Upload| {
+        FieldError::new(upload.kind.as_str(), "not_for_this_type", format!("is not a document of an {kind}"))
+    };
+    let mismatches: Vec<_> = uploads.iter().filter(|upload| !kind.takes(upload.kind)).map(mismatch).collect();
     if !mismatches.is_empty() {
         return Err(ApiError::Validation(mismatches));
     }
@@ -192,7 +190,7 @@ async fn store_all(
             customer_id: customer_id.to_string(),
             kind: kind.to_string(),
             path: place.to_string(),
-            media_type: media.essence().to_owned(),
+            media_type: media.as_str().to_owned(),
             size: i64::try_from(content.len()).unwrap_or(i64::MAX),
             uploaded_at: now.as_millis(),
             replaced_at: None,

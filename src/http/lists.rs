@@ -1,4 +1,4 @@
-//! Pages of lists: their parameters, readers of filters, and the reader that all lists without a cursor share.
+//! Pages of lists: their parameters, readers of filters, times, and the reader that all lists without a cursor share.
 
 use std::str::FromStr;
 
@@ -6,8 +6,10 @@ use payferry_domain::Timestamp;
 use payferry_domain::ids::IdError;
 use payferry_entities::Database;
 use payferry_httpkit::{Fault, PageQuery, read};
-use sea_orm::{DbErr, EntityTrait, PaginatorTrait, PartialModelTrait, QueryOrder, QuerySelect, Select};
-use serde::Serializer;
+use sea_orm::{
+    DbErr, DeriveValueType, EntityTrait, PaginatorTrait, PartialModelTrait, QueryOrder, QuerySelect, Select,
+};
+use serde::{Serialize, Serializer};
 use utoipa::IntoParams;
 
 /// The requested page of a list.
@@ -57,8 +59,19 @@ where
     Ok((total, rows))
 }
 
-/// Serialises a time of a row as ISO 8601.
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-pub(super) fn iso<S: Serializer>(millis: &i64, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&Timestamp(*millis))
+/// A time in an answer: milliseconds in a row, ISO 8601 in JSON. The API description knows it by its name, which is that
+/// of chrono's type.
+#[derive(Debug, Clone, Copy, DeriveValueType)]
+pub struct DateTime(pub i64);
+
+impl From<Timestamp> for DateTime {
+    fn from(at: Timestamp) -> Self {
+        Self(at.as_millis())
+    }
+}
+
+impl Serialize for DateTime {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&Timestamp(self.0))
+    }
 }

@@ -1,4 +1,4 @@
-//! Streams that follow one payment, as server-sent events: when something is sent.
+//! Server-sent events of one payment. Decides when an event is sent.
 //!
 //! A stream holds the payment as last read. Commits of the journal wake it, so an open page costs one database read for
 //! each change of its payment. Values that change without a commit (confirmations, the deadline) come from memory. The

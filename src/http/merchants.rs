@@ -4,22 +4,20 @@
 use std::collections::{BTreeMap, HashSet};
 
 use axum::extract::State;
-use axum::http::Uri;
 use axum::response::Response;
 use payferry_domain::{MerchantId, PspId, Timestamp};
 use payferry_entities::Transaction;
 use payferry_entities::merchants::{Column, Entity};
-use payferry_httpkit::{
-    Answer, ApiError, Caller, Fault, FieldError, Fields, Path, Payments, Problem, QueryFields, Read, Submission, read,
-};
+use payferry_httpkit::{Answer, ApiError, Fault, FieldError, Fields, Path, Payments, Problem, Read, Submission, read};
 use sea_orm::{
     ColumnTrait, DbBackend, DbErr, DerivePartialModel, EntityTrait, FromQueryResult, QueryFilter, Statement,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::lists::{PageParams, iso, read_page};
-use super::state::{AppState, OneOf};
+use super::lists::{DateTime, PageParams, read_page};
+use super::openapi::UnreadableQuery;
+use super::state::{AppState, ListOf, OneOf};
 
 /// Maximum number of merchants in a request.
 pub const MERCHANTS_MAX: usize = 1_000;
@@ -89,7 +87,8 @@ pub async fn sync(
     let transaction = app.database().begin().await?;
     let ids = upsert(&transaction, request.psp_id, &items, app.clock().now()).await?;
     let immutable = items.iter().enumerate().filter(|(_, item)| !ids.contains_key(&item.external_id));
-    let errors: Vec<_> = immutable.map(|(index, _)| business_id_changed(index)).collect();
+    let changed = |field| FieldError::new(field, "business_id_immutable", "cannot change once submitted");
+    let errors: Vec<_> = immutable.map(|(index, _)| changed(format!("merchants[{index}].business_id"))).collect();
     if !errors.is_empty() {
         transaction.rollback().await?;
         let detail = "A business_id cannot change once submitted; nothing was written.".to_owned();
@@ -116,14 +115,6 @@ fn read_items(body: &Fields<'_>) -> Option<Vec<SyncItem>> {
         }
         Some(SyncItem { external_id: external_id?, name: name?, email: email?, business_id: business_id? })
     })
-}
-
-fn business_id_changed(index: usize) -> FieldError {
-    FieldError {
-        field: format!("merchants[{index}].business_id"),
-        code: "business_id_immutable".into(),
-        message: "cannot change once submitted".to_owned(),
-    }
 }
 
 /// Writes the merchants. Returns the id of each by its `external_id`, and true if it is new. A merchant is missing from
@@ -192,13 +183,9 @@ pub struct Merchant {
     /// Legal or tax registration; cannot change.
     pub business_id: String,
     /// ISO 8601.
-    #[serde(serialize_with = "iso")]
-    #[schema(value_type = String, format = "date-time")]
-    pub created_at: i64,
+    pub created_at: DateTime,
     /// ISO 8601.
-    #[serde(serialize_with = "iso")]
-    #[schema(value_type = String, format = "date-time")]
-    pub updated_at: i64,
+    pub updated_at: DateTime,
 }
 
 /// A page of merchants.
@@ -218,15 +205,11 @@ pub struct MerchantList {
 /// Newest first.
 #[utoipa::path(
     get, path = "/merchants", tag = "Merchants", operation_id = "listMerchants", params(PageParams),
-    responses(
-        (status = 200, description = "A page of merchants.", body = MerchantList),
-        (status = 400, description = "Parameters that cannot be read, all named.", body = Problem),
-    ),
+    responses((status = 200, description = "A page of merchants.", body = MerchantList), UnreadableQuery),
 )]
-pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
-    let mut query = QueryFields::of(&uri);
-    let page = query.page();
-    query.finish()?;
+pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
+    let (State(app), caller, query) = parts;
+    let page = query.finish_page()?;
     let own = Entity::find().filter(Column::PspId.eq(caller.psp_id.to_string()));
     let (total, merchants) = read_page(app.database(), own, [Column::CreatedAt, Column::Id], page).await?;
     Answer::ok(&MerchantList { message: "Merchants", total, limit: page.limit, offset: page.offset, merchants })
@@ -243,10 +226,7 @@ pub struct MerchantAnswer {
 #[utoipa::path(
     get, path = "/merchants/{merchant_id}", tag = "Merchants", operation_id = "getMerchant",
     params(("merchant_id" = String, Path, description = "The id from `sync`.")),
-    responses(
-        (status = 200, description = "The merchant.", body = MerchantAnswer),
-        (status = 404, description = "There is none with this id.", body = Problem),
-    ),
+    responses((status = 200, description = "The merchant.", body = MerchantAnswer)),
 )]
 pub async fn get(parts: OneOf<Read>) -> Result<Answer, ApiError> {
     let (State(app), caller, Path(merchant_id)) = parts;

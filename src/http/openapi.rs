@@ -8,13 +8,13 @@ use axum::response::{IntoResponse, Response};
 use payferry_httpkit::Problem;
 use payferry_httpkit::extract::JSON_BODY_BYTES_MAX;
 use payferry_httpkit::idempotency::KEY_CHARS_MAX;
-use utoipa::OpenApi;
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
     Components, ContentBuilder, OpenApi as Document, Ref, RefOr, Required, Response as DocumentResponse, ServerBuilder,
 };
+use utoipa::{IntoResponses, OpenApi};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -39,6 +39,11 @@ use utoipa::openapi::{
 )]
 struct Head;
 
+/// The failure of a request with a query.
+#[derive(IntoResponses)]
+#[response(status = 400, description = "Parameters that cannot be read, all named.")]
+pub struct UnreadableQuery(pub Problem);
+
 /// The document without the routes.
 pub(super) fn head() -> Document {
     Head::openapi()
@@ -52,9 +57,12 @@ pub(super) fn complete(mut document: Document, public_url: &str) -> Document {
         .get_or_insert_with(Components::new)
         .add_security_scheme("api_key", SecurityScheme::Http(scheme));
     document.servers = Some(vec![ServerBuilder::new().url(public_url.trim_end_matches('/')).build()]);
-    for item in document.paths.paths.values_mut() {
+    for (path, item) in &mut document.paths.paths {
         for operation in operations(item) {
             common_responses(operation);
+            if path.contains('{') {
+                add_problem(operation, "404", "There is none with this id.", "application/json");
+            }
         }
         for operation in [&mut item.post, &mut item.patch].into_iter().flatten() {
             body_responses(operation);
@@ -79,7 +87,7 @@ fn common_responses(operation: &mut Operation) {
              its result or repeat it with the same Idempotency-Key. `Retry-After` says when to try again.",
         ),
     ] {
-        add_problem(operation, status, description);
+        add_problem(operation, status, description, "application/problem+json");
     }
 }
 
@@ -104,16 +112,16 @@ fn body_responses(operation: &mut Operation) {
         ("415", "The body is not declared as JSON."),
         ("422", "Invalid fields, all named; or the Idempotency-Key was used with another body."),
     ] {
-        add_problem(operation, status, description);
+        add_problem(operation, status, description, "application/problem+json");
     }
 }
 
 /// Adds a failure that the handler itself did not describe.
-fn add_problem(operation: &mut Operation, status: &str, description: &str) {
+fn add_problem(operation: &mut Operation, status: &str, description: &str, media_type: &str) {
     let mut response = DocumentResponse::new(description);
     let schema = Ref::from_schema_name("Problem");
     let content = ContentBuilder::new().schema(Some(RefOr::Ref(schema))).build();
-    response.content.insert("application/problem+json".to_owned(), RefOr::T(content));
+    response.content.insert(media_type.to_owned(), RefOr::T(content));
     operation.responses.responses.entry(status.to_owned()).or_insert(RefOr::T(response));
 }
 

@@ -20,6 +20,7 @@ use payferry_operator::tenant_failure;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::lists::DateTime;
 use super::state::{AppShared, AppState};
 
 record! {
@@ -60,8 +61,7 @@ record! {
         /// The account's current and pending withdrawal wallets. Set by the operator.
         withdrawal_wallets: Vec<WalletRecord> = WalletRecord::of_all(wallets),
         /// ISO 8601.
-        #[schema(format = "date-time")]
-        updated_at: String = psp.updated_at.to_string(),
+        updated_at: DateTime = psp.updated_at.into(),
     }
 }
 

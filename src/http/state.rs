@@ -13,7 +13,9 @@ use payferry_entities::Database;
 use payferry_httpkit::idempotency::RunningKeys;
 use payferry_httpkit::limits::Limiters;
 use payferry_httpkit::live::StreamLimits;
-use payferry_httpkit::{ApiError, Caller, HttpState, Limits, Path, RequestProgress, Submission};
+use payferry_httpkit::{
+    ApiError, Caller, HttpState, Limits, Path, QueryFields, Read, RequestProgress, Submission,
+};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use tokio::sync::Semaphore;
@@ -21,12 +23,14 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::auth::KeyRing;
-use super::consent::ConsentTerms;
-use super::money::statement::STATEMENTS_AT_ONCE;
-use super::webhooks::events::WAITS_AT_ONCE;
+use crate::terms::ConsentTerms;
 
 pub(crate) use crate::config::Environment;
 
+/// Concurrent statements of all callers together.
+pub const STATEMENTS_AT_ONCE: usize = 16;
+/// Concurrent requests of all PSPs together that wait for events. Each occupies a permit for requests.
+pub const WAITS_AT_ONCE: usize = 256;
 /// Cached owners of merchants.
 const MERCHANTS_KNOWN_MAX: u64 = 100_000;
 
@@ -95,6 +99,8 @@ impl AppState {
 
 /// Parts of a request about one object: the state, the caller, and the id in the path.
 pub(super) type OneOf<S, I = String> = (State<AppState>, Caller<S>, Path<I>);
+/// Parts of a request for a list: the state, the caller, and the parameters.
+pub(super) type ListOf = (State<AppState>, Caller<Read>, QueryFields);
 /// Parts of a request that changes one object: the state, the id in the path, and the body with its sender.
 pub(super) type ChangeOf<S, I = String> = (State<AppState>, Path<I>, Submission<S>);
 

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use payferry_accounts::keys::{ApiKey, KeyMode};
 use payferry_domain::PspId;
 use payferry_runtime::seal::{MASTER_KEY_BYTES, MasterKeys, Sealer};
-use payferry_sandbox::{Folder, read_json, write_json};
+use payferry_sandbox::{Folder, database_file, keys_file, read_json, write_json};
 use serde::{Deserialize, Serialize};
 
 /// Length of an operator token in bytes.
@@ -29,15 +29,16 @@ pub struct Keys {
 impl Keys {
     /// Reads the keys of the folder, or creates them if the folder is new.
     pub fn read_or_make(folder: &Folder) -> anyhow::Result<Self> {
-        if let Some(keys) = Self::read(&folder.keys())? {
+        let file = keys_file(folder.path());
+        if let Some(keys) = Self::read(&file)? {
             return Ok(keys);
         }
-        if folder.database().exists() {
+        if database_file(folder.path()).exists() {
             // The database was sealed with the key that is missing.
             bail!(
                 "{} has a database but no {}: restore the file, or use another folder",
                 folder.path().display(),
-                folder.keys().file_name().unwrap_or_default().display()
+                file.file_name().unwrap_or_default().display()
             );
         }
         let keys = Self {
@@ -46,7 +47,7 @@ impl Keys {
             api_key: ApiKey::generate(KeyMode::Test).expose().to_owned(),
             operator_token: format!("op_test_{}", hex::encode(rand::random::<[u8; OPERATOR_TOKEN_BYTES]>())),
         };
-        write_json(&folder.keys(), &keys)?;
+        write_json(&file, &keys)?;
         Ok(keys)
     }
 

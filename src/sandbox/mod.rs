@@ -28,13 +28,13 @@ use url::Url;
 use crate::app::{App, AppParts, Listeners};
 use crate::config::{self, Config, Environment, database_url};
 use crate::http::AppState;
-use crate::http::consent::ConsentTerms;
 use crate::http::payments::own_row;
+use crate::terms::ConsentTerms;
 
 pub use keys::Keys;
 pub use payferry_sandbox::{
-    Accounts, DEFAULT_FOLDER, Folder, Payer, SandboxEnv, SharedChains, Signed, database_file, documents_folder,
-    keys_file, known_spec, verify_signature,
+    Accounts, DEFAULT_FOLDER, Folder, Payer, SandboxEnv, SharedChains, database_file, documents_folder, keys_file,
+    known_spec,
 };
 
 /// Default block time in milliseconds.
@@ -117,7 +117,7 @@ impl Sandbox {
         let env = Arc::new(SandboxEnv::open(&folder, options.block_time).await?);
         let url = match &options.database_url {
             Some(given) => database_url(given).context("--database-url: expected a path, sqlite: or postgres: URL")?,
-            None => format!("sqlite://{}?mode=rwc", folder.database().display()),
+            None => format!("sqlite://{}?mode=rwc", database_file(folder.path()).display()),
         };
         let database = Database::open(&url).await.context("the database cannot be opened")?;
         Migrator::up(database.long_timeout(), None).await.context("the database could not be migrated")?;
@@ -140,7 +140,7 @@ impl Sandbox {
             pid: std::process::id(),
         };
         let links = VerificationLinks::new(listeners.public_url.clone(), keys.sealer());
-        let clock = env.clock().clock().clone();
+        let clock = env.clock().clone();
         let parts = AppParts {
             database,
             sealer: keys.sealer(),
@@ -212,7 +212,7 @@ pub fn documents(config: &Config, data_folder: &Path, sealer: Sealer) -> anyhow:
 
 /// Creates the PSP and its API key if they are missing. A revoked key stays revoked.
 async fn seed(database: &Database, keys: &Keys, env: &SandboxEnv) -> anyhow::Result<()> {
-    let now = env.clock().clock().real_now();
+    let now = env.clock().real_now();
     if psps::Entity::find_by_id(keys.psp_id.to_string()).one(database.reader()).await?.is_none() {
         let row = psp_row(keys.psp_id, PSP_NAME, &PspPolicies::default(), now);
         psps::Entity::insert(row.into_active_model()).exec_without_returning(database.writer()).await?;

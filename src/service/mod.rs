@@ -18,7 +18,7 @@ use payferry_runtime::clock::Clock;
 
 use crate::app::{App, AppParts, Listeners};
 use crate::config::{Config, Environment, UnsafeFinding};
-use crate::http::consent::ConsentTerms;
+use crate::terms::ConsentTerms;
 
 /// Reads every secret, opens the database and starts the service. It answers requests when this returns. A chain that
 /// cannot be used is logged and retried, and the other chains run.

@@ -1,15 +1,17 @@
 //! A whole service in this process for tests: the actor tree and the HTTP interface over a database in its own folder.
 
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use axum::Router;
 use axum::http::Method;
+use futures::future::try_join_all;
 use parking_lot::Mutex;
 use payferry::config::Environment;
-use payferry::http::consent::ConsentTerms;
 use payferry::http::{AppState, HttpConfig};
 use payferry::sandbox::{Folder, Payer, SandboxEnv, documents_folder};
+use payferry::terms::ConsentTerms;
 use payferry_accounts::documents::DocumentStore;
 use payferry_accounts::keys::{ApiKey, KeyMode};
 use payferry_accounts::tenants::psp_row;
@@ -62,9 +64,12 @@ pub const BLOCK_TIME: Duration = Duration::from_millis(50);
 const LEDGER_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Options of a test's service.
+#[derive(Default)]
 pub struct TestConfig {
-    pub environment: Environment,
-    pub limits: Limits,
+    /// `true` in the production environment, `false` in the sandbox environment.
+    pub is_production: bool,
+    /// Limits; by default those of the environment.
+    pub limits: Option<Limits>,
     /// `true` if chains run.
     pub chains: bool,
     /// A token that is disabled on a chain.
@@ -82,24 +87,6 @@ pub struct TestConfig {
     pub routes: Router<AppState>,
     /// Existing database, instead of a new one.
     pub database: Option<TestDatabase>,
-}
-
-impl Default for TestConfig {
-    fn default() -> Self {
-        Self {
-            environment: Environment::Sandbox,
-            limits: Limits::sandbox(),
-            chains: false,
-            token_off: None,
-            screener: None,
-            identity: None,
-            compliance: ComplianceConfig::default(),
-            vaults_interval: None,
-            treasury_kept: false,
-            routes: Router::new(),
-            database: None,
-        }
-    }
 }
 
 impl TestApp {
@@ -127,22 +114,19 @@ impl TestApp {
         };
         let database = Database::open(test_database.url()).await.unwrap();
         Migrator::up(database.long_timeout(), None).await.unwrap();
-        let mut env = None;
-        if config.chains {
-            env = Some(SandboxEnv::open(&Folder::open(temp.path()).unwrap(), BLOCK_TIME).await.unwrap());
-        }
-        let clock = env.as_ref().map_or_else(Clock::default, |env| env.clock().clock().clone());
+        let env = if config.chains { Some(open_chains(temp.path()).await) } else { None };
+        let clock = env.as_ref().map_or_else(Clock::default, |env| env.clock().clone());
         let mut chains = env.as_ref().map_or_else(Vec::new, |env| env.setups().unwrap());
         if let Some((chain, off)) = config.token_off {
             let setup = chains.iter_mut().find(|setup| setup.spec.chain == chain).unwrap();
             setup.spec.tokens.retain(|(token, _)| *token != off);
         }
-        let screener = match &env {
-            Some(env) => env.screener(),
-            None => ListScreener::new("test", "1", [], clock.clone()),
-        };
-        let url_policy = config.environment.url_policy();
-        let has_chains = env.is_some();
+        let empty = || ListScreener::new("test", "1", [], clock.clone());
+        let screener = env.as_ref().map_or_else(empty, SandboxEnv::screener);
+        let TestConfig { vaults_interval, treasury_kept, .. } = config;
+        let environment = if config.is_production { Environment::Production } else { Environment::Sandbox };
+        let limits = if config.is_production { Limits::production() } else { Limits::sandbox() };
+        let limits = config.limits.unwrap_or(limits);
         let system = System::start(SystemConfig {
             database,
             sealer: Sealer::new(&MASTER_KEY),
@@ -152,13 +136,9 @@ impl TestApp {
             screening: ScreeningConfig::default(),
             identity: config.identity,
             compliance: config.compliance,
-            webhooks: WebhookConfig { url_policy, ..WebhookConfig::default() },
+            webhooks: WebhookConfig { url_policy: environment.url_policy(), ..WebhookConfig::default() },
             ceilings: payferry_journal::psps::Ceilings::default(),
-            auditors: AuditorsConfig {
-                ledger_interval: LEDGER_INTERVAL,
-                vaults_interval: config.vaults_interval,
-                treasury_kept: config.treasury_kept,
-            },
+            auditors: AuditorsConfig { ledger_interval: LEDGER_INTERVAL, vaults_interval, treasury_kept },
             shards: 1,
         })
         .await
@@ -166,19 +146,23 @@ impl TestApp {
         let public_url = "https://pay.example/".parse().unwrap();
         let documents = DocumentStore::in_folder(&documents_folder(temp.path()), Sealer::new(&MASTER_KEY)).unwrap();
         let terms = ConsentTerms::default();
-        let (environment, limits) = (config.environment, config.limits);
         let http = HttpConfig { public_url, environment, limits, documents, terms, closing: CancellationToken::new() };
         let state = AppState::new(system, http);
         let router = payferry::http::router_with(state.clone(), config.routes);
         let (key, psp_id) = (String::new(), PspId::generate());
         let mut app = Self { router, state, key, psp_id, env, database: test_database, folder: temp };
-        app.psp_id = app.add_psp().await;
-        app.key = app.add_key(app.psp_id, &[Scope::Full]).await;
-        if has_chains {
+        app.renew_psp().await;
+        if app.env.is_some() {
             let read = |app: &Self| Chain::ALL.iter().all(|chain| app.state.system.chain_view(*chain).is_some());
             until("every chain is read", async || read(&app).then_some(())).await;
         }
         app
+    }
+
+    /// Continues with a new PSP, so that the next case of a test sees no data of the previous ones.
+    pub async fn renew_psp(&mut self) {
+        self.psp_id = self.add_psp().await;
+        self.key = self.add_key(self.psp_id, &[Scope::Full]).await;
     }
 
     /// Returns the chains.
@@ -375,6 +359,28 @@ impl TestApp {
     pub async fn open(&self, path: &str) -> Reply {
         self.request(Method::GET, path).without_key().send().await
     }
+}
+
+/// Opens new chains in this folder, as copies of a template that the first process of a build makes.
+async fn open_chains(path: &Path) -> SandboxEnv {
+    let built = std::env::current_exe().and_then(|exe| exe.metadata()?.modified()).unwrap();
+    let built = built.duration_since(UNIX_EPOCH).unwrap().as_nanos();
+    let templates = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let template = templates.join(format!("chains-{built}"));
+    if !template.exists() {
+        let new = TempDir::new_in(templates).unwrap();
+        SandboxEnv::open(&Folder::open(new.path()).unwrap(), BLOCK_TIME).await.unwrap().close().await;
+        // Fails if another process has made the template since.
+        let _ = std::fs::rename(new.path(), &template);
+    }
+    let folder = Folder::open(path).unwrap();
+    for file in Chain::ALL.map(|chain| folder.chain(chain)) {
+        std::fs::copy(template.join(file.file_name().unwrap()), file).unwrap();
+    }
+    let env = SandboxEnv::open(&folder, BLOCK_TIME).await.unwrap();
+    // The template's blocks are old, and the service accepts no payments on a chain without a recent block.
+    try_join_all(env.chains().map(|(_, chain)| chain.devchain().mine(1))).await.unwrap();
+    env
 }
 
 /// Returns a valid sandbox key that is in no database.

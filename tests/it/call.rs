@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use axum::http::{HeaderMap, Method, Request, Response, StatusCode};
-use payferry_harness::PATIENCE;
+use payferry_harness::{eventually, expect};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -30,28 +29,14 @@ const VARYING: [&str; 11] = [
 const MOMENTS_MS: std::ops::Range<u64> = 1_577_836_800_000..4_102_444_800_000;
 
 /// Repeats `ask` until it returns a value.
-pub async fn until<T>(what: &str, ask: impl AsyncFn() -> Option<T>) -> T {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    while tokio::time::Instant::now() < deadline {
-        if let Some(answer) = ask().await {
-            return answer;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("waited too long until {what}");
+pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    eventually(what, async || ask().await.ok_or("the condition was not met")).await
 }
 
 /// Repeats the read of `path` until the answer is as wanted.
 pub async fn get_until(path: &str, get: impl AsyncFn() -> Reply, wanted: impl Fn(&Reply) -> bool) -> Reply {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    loop {
-        let reply = get().await;
-        if wanted(&reply) {
-            return reply;
-        }
-        assert!(tokio::time::Instant::now() < deadline, "waited too long at {path}: {} {}", reply.status, reply.text());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let look = async || expect(get().await, &wanted).map_err(|reply| format!("{} {}", reply.status, reply.text()));
+    eventually(format!("{path} is as wanted"), look).await
 }
 
 /// `body` with some fields changed.

@@ -10,7 +10,9 @@ use payferry::sandbox::Payer;
 use payferry_contracts::{CREATE2_DEPLOYER, TestUSDC, Token as TokenContract, create2_deploy_input};
 use payferry_devchain::DevWallet;
 use payferry_domain::{Address, Chain, Timestamp, Token};
-use serde_json::{Value, json};
+use payferry_harness::node::Node;
+use payferry_harness::payers::send_as;
+use serde_json::Value;
 
 use crate::app::TestApp;
 use crate::call::{Reply, until};
@@ -25,37 +27,26 @@ sol! {
 /// Compiled from `contracts/sol/test/HostileToken.sol`, of which only `run` is used here.
 const PUPPET: &str = include_str!("../../contracts/artifacts/test/HostileToken.json");
 const GAS: u64 = 3_000_000;
-const MAX_FEE_WEI: u128 = 100_000_000_000;
 
 fn token_of(app: &TestApp, chain: Chain, token: Token) -> Account {
     Account::from(app.env().chain(chain).spec().token_address(token).unwrap().0)
 }
 
-async fn ask(app: &TestApp, chain: Chain, method: &str, params: Value) -> Value {
-    app.env().chain(chain).devchain().call(method, params).await.unwrap()
+async fn node(app: &TestApp, chain: Chain) -> Node {
+    Node::serving(app.env().chain(chain).devchain().clone()).await
 }
 
 /// Balance of an account, base units.
 pub async fn balance(app: &TestApp, chain: Chain, token: Token, account: &str) -> u64 {
-    let data = Bytes::from(TokenContract::balanceOfCall { account: account.parse().unwrap() }.abi_encode());
-    let call = json!([{ "to": token_of(app, chain, token), "data": data }, "latest"]);
-    let answer: Bytes = serde_json::from_value(ask(app, chain, "eth_call", call).await).unwrap();
-    TokenContract::balanceOfCall::abi_decode_returns(&answer).unwrap().to::<u64>()
+    node(app, chain).await.balance_of(token_of(app, chain, token), account.parse().unwrap()).await.to()
 }
 
 /// Makes a call as the sandbox's deployer, the owner of the tokens; waits until it is mined successfully.
 async fn deployer_calls(app: &TestApp, chain: Chain, to: Account, input: Vec<u8>) {
-    let deployer = DevWallet::from_seed("payferry sandbox deployer");
-    let nonce = ask(app, chain, "eth_getTransactionCount", json!([deployer.address(), "pending"])).await;
-    let nonce = u64::from_str_radix(nonce.as_str().unwrap().trim_start_matches("0x"), 16).unwrap();
-    let devchain = app.env().chain(chain).devchain();
-    let (raw, hash) = deployer.sign_call(devchain.chain_id(), nonce, to, input.into(), GAS, MAX_FEE_WEI, 1_000_000);
-    devchain.send_raw(raw).await.unwrap();
-    let mined = async || {
-        let receipt = ask(app, chain, "eth_getTransactionReceipt", json!([hash])).await;
-        receipt.is_object().then(|| assert_eq!(receipt["status"], "0x1", "{receipt:#}"))
-    };
-    until("the call is mined", mined).await;
+    let (node, deployer) = (node(app, chain).await, DevWallet::from_seed("payferry sandbox deployer"));
+    let hash = send_as(&node, &deployer, to, input.into(), GAS).await;
+    let receipt = until("the call is mined", async || node.receipt(hash).await).await;
+    assert!(receipt.status(), "{receipt:#?}");
 }
 
 /// Adds an account to USDC's blacklist or removes it.

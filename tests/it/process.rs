@@ -1,20 +1,18 @@
 //! The real binary as a running sandbox: starts, stops and kills.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use payferry_domain::{Chain, Token};
 use payferry_harness::database::{TestDatabase, chosen_postgres};
-use payferry_harness::install_tls;
 use payferry_harness::process::{Binary, Served, Starting};
 use payferry_harness::psp::Psp;
+use payferry_harness::{eventually, expect, install_tls};
 use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
-
-/// Timeout of an expected result; generous, because machines may be slow.
-pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Median of an odd number of times: a bound for it holds for most of them, regardless of other load on the machine.
 pub fn median(times: &[Duration]) -> Duration {
@@ -26,6 +24,18 @@ pub fn median(times: &[Duration]) -> Duration {
 /// The binary, without configuration from the test's own environment.
 pub fn payferry() -> Command {
     Binary::at(env!("CARGO_BIN_EXE_payferry")).command()
+}
+
+/// Output of a successful run.
+#[track_caller]
+pub fn printed(output: &Output) -> String {
+    assert!(output.status.success(), "{}", complaint(output));
+    String::from_utf8(output.stdout.clone()).unwrap().trim().to_owned()
+}
+
+/// Error output.
+pub fn complaint(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap().trim().to_owned()
 }
 
 /// Persistent state of a sandbox: a folder, and a database in the folder or on a server.
@@ -100,9 +110,7 @@ impl Running {
 
     /// Runs the command line on its home; returns the output of a successful run.
     pub fn beside(&self, args: &[&str]) -> String {
-        let output = payferry().args(args).args(self.home.args()).output().unwrap();
-        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        printed(&payferry().args(args).args(self.home.args()).output().unwrap())
     }
 
     /// Sends a request with the PSP's key; returns status and body.
@@ -115,17 +123,15 @@ impl Running {
         self.psp().ok(method, path, body.unwrap_or_default()).await
     }
 
-    fn psp(&self) -> Psp {
+    /// Client with the PSP's key.
+    pub fn psp(&self) -> Psp {
         Psp::new(self.text("api_url"), self.text("api_key"))
     }
 
     /// Sends a request to the operator's listener, with the token; returns status and body.
     pub async fn operator(&self, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
-        let request = reqwest::Client::new().request(method, format!("{}{path}", self.text("operator_url")));
-        let request = request.bearer_auth(self.text("operator_token"));
-        let request = if let Some(body) = body { request.json(&body) } else { request };
-        let response = request.send().await.unwrap();
-        (response.status(), response.json().await.unwrap())
+        let operator = Psp::new(self.text("operator_url"), self.text("operator_token"));
+        operator.call(method, path, body.unwrap_or_default()).await
     }
 
     /// Creates a merchant of the PSP.
@@ -135,10 +141,9 @@ impl Running {
 
     /// Creates a payment of 10 USDC on Base.
     pub async fn payment(&self) -> String {
-        let merchant_id = self.merchant().await;
-        let body = json!({"merchant_id": merchant_id, "amount": "10", "currency": "USDC", "chain": "base"});
-        let made = self.ok(Method::POST, "/payments/initiate", Some(body)).await;
-        made["payment_id"].as_str().unwrap().to_owned()
+        let mut psp = self.psp();
+        psp.merchant_id = psp.merchant("m").await;
+        psp.payment("10", Token::Usdc, Chain::Base).await
     }
 
     /// Pays the due amount.
@@ -160,15 +165,8 @@ impl Running {
 
     /// Repeats the request until the answer is as wanted.
     pub async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        let since = Instant::now();
-        loop {
-            let answer = self.ok(Method::GET, path, None).await;
-            if wanted(&answer) {
-                return answer;
-            }
-            assert!(since.elapsed() < PATIENCE, "not as wanted in time: {answer:#}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        let look = async || expect(self.ok(Method::GET, path, None).await, &wanted);
+        eventually(format!("{path} is as wanted"), look).await
     }
 
     /// Sends SIGTERM and asserts that it ends successfully and in time.

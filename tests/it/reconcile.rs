@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use payferry::sandbox::Payer;
 use payferry_actors::chain::{RereadError, reread};
+use payferry_actors::reconcile::watch::VaultsView;
 use payferry_actors::reconcile::{Difference, Options, Owner, ReconcileReport, reconcile};
 use payferry_domain::Address;
 use payferry_entities::{balances, chain_cursors, ledger_postings};
@@ -20,6 +21,19 @@ fn chains(app: &TestApp) -> Vec<(ChainSpec, ChainClient)> {
 async fn report(app: &TestApp) -> ReconcileReport {
     let options = Options { thorough: true, pause: Duration::from_millis(500), ..Options::default() };
     reconcile(app.state.database(), &chains(app), &Clock::default(), options, |_| {}).await.unwrap()
+}
+
+/// Sends USDC on Base that no payment expects.
+async fn send(app: &TestApp, to: Address, amount: &str) {
+    let chain = app.env().chain(Chain::Base);
+    chain.transfer(Payer::Clean, Token::Usdc, to, amount.parse().unwrap()).await.unwrap();
+    chain.devchain().mine(1).await.unwrap();
+}
+
+/// Waits until the background run reports one difference.
+async fn until_found(app: &TestApp) -> VaultsView {
+    let found = async || Some(app.state.system.vaults()).filter(|view| view.differences.len() == 1);
+    until("the difference is found", found).await
 }
 
 /// Creates a cancelled payment on Base with a missed transfer: its wallet was unknown when it was paid and when its
@@ -67,9 +81,7 @@ async fn report_is_clean_or_names_the_owner_of_a_difference() {
     // An unposted transfer directly to the PSP's vault.
     let spec = app.env().chain(Chain::Base).spec().clone();
     let vault: Address = Vaults::new(spec.contract).of_psp(app.psp_id);
-    let chain = app.env().chain(Chain::Base);
-    chain.transfer(Payer::Clean, Token::Usdc, vault, "1".parse().unwrap()).await.unwrap();
-    chain.devchain().mine(1).await.unwrap();
+    send(&app, vault, "1").await;
     let found = report(&app).await;
     assert_eq!(found.differences_total, 1, "{found:#?}");
     let difference = &found.differences[0];
@@ -79,8 +91,7 @@ async fn report_is_clean_or_names_the_owner_of_a_difference() {
 
     // And to the treasury: reported where the configuration says that nothing else moves its money.
     let treasury = spec.treasury;
-    chain.transfer(Payer::Clean, Token::Usdc, treasury, "2".parse().unwrap()).await.unwrap();
-    chain.devchain().mine(1).await.unwrap();
+    send(&app, treasury, "2").await;
     assert_eq!(report(&app).await.differences_total, 1);
     let options = Options { treasury_kept: true, pause: Duration::from_millis(100), ..Options::default() };
     let kept = reconcile(app.state.database(), &chains(&app), &Clock::default(), options, |_| {}).await.unwrap();
@@ -198,10 +209,8 @@ async fn background_run_reports_a_difference_until_resolved() {
 
     let spec = app.env().chain(Chain::Base).spec().clone();
     let vault: Address = Vaults::new(spec.contract).of_psp(app.psp_id);
-    let chain = app.env().chain(Chain::Base);
-    chain.transfer(Payer::Clean, Token::Usdc, vault, "1".parse().unwrap()).await.unwrap();
-    let stuck = async || Some(app.state.system.vaults()).filter(|view| view.differences.len() == 1);
-    let found = until("the difference is found", stuck).await;
+    send(app, vault, "1").await;
+    let found = until_found(app).await;
     assert!(found.differences[0].since <= found.checked_at.unwrap());
     let listed = service.get("/ops/stuck?kind=vault_difference").await;
     insta::assert_json_snapshot!("vault_difference", listed.redacted());
@@ -225,8 +234,7 @@ async fn background_run_names_the_payment_of_a_missed_transfer() {
     let app = &service.app;
     let spec = app.env().chain(Chain::Base).spec().clone();
     let (late, _) = missed(app, &spec).await;
-    let stuck = async || Some(app.state.system.vaults()).filter(|view| view.differences.len() == 1);
-    let found = until("the difference is found", stuck).await;
+    let found = until_found(app).await;
     let difference = &found.differences[0].difference;
     assert_eq!((difference.ledger, difference.on_chain), (0, 10_000_000));
     let listed = service.get("/ops/stuck?kind=vault_difference").await;
@@ -248,9 +256,7 @@ async fn background_run_includes_the_treasury_if_configured() {
         assert!(clean.differences.is_empty() && clean.unread.is_empty(), "{clean:?}");
 
         let spec = app.env().chain(Chain::Base).spec().clone();
-        let chain = app.env().chain(Chain::Base);
-        chain.transfer(Payer::Clean, Token::Usdc, spec.treasury, "2".parse().unwrap()).await.unwrap();
-        chain.devchain().mine(1).await.unwrap();
+        send(app, spec.treasury, "2").await;
         if !treasury_kept {
             // The run in progress, and a complete one.
             let next = looked(clean.checked_at).await;
@@ -259,8 +265,7 @@ async fn background_run_includes_the_treasury_if_configured() {
             service.stop().await;
             continue;
         }
-        let stuck = async || Some(app.state.system.vaults()).filter(|view| view.differences.len() == 1);
-        let found = until("the difference is found", stuck).await;
+        let found = until_found(app).await;
         let difference = &found.differences[0].difference;
         assert_eq!(difference.place.owner, Owner::Treasury);
         assert_eq!((difference.ledger, difference.on_chain), (100_000, 2_100_000));

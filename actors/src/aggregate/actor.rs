@@ -78,13 +78,17 @@ pub(super) struct AggregateActor<A: Aggregate> {
     pub(super) aggregates: Arc<Aggregates<A>>,
 }
 
-pub(super) struct State<A> {
+pub(super) struct State<A: Aggregate> {
     aggregate: Box<A>,
     /// A write failed or its outcome is unknown: the row is authoritative.
     stale: bool,
     /// The aggregate ended, and another actor may serve it.
     has_left: bool,
+    /// Effects to run at the end of the current message. They remain valid even if its command fails.
+    effects: Vec<A::Effect>,
 }
+
+type Outcome<A, T = ()> = Result<T, Failed<<A as Aggregate>::Rejection>>;
 
 impl<A: Aggregate> Behaviour for AggregateActor<A> {
     const KIND: ActorKind = A::KIND;
@@ -94,7 +98,7 @@ impl<A: Aggregate> Behaviour for AggregateActor<A> {
 
     async fn pre_start(&self, myself: &Mailbox<Message<A>>, aggregate: Box<A>) -> ActorResult<State<A>> {
         myself.actor_metrics().set_note(aggregate.note());
-        Ok(State { aggregate, stale: false, has_left: false })
+        Ok(State { aggregate, stale: false, has_left: false, effects: Vec::new() })
     }
 
     async fn handle(&self, myself: &Mailbox<Message<A>>, message: Message<A>, state: &mut State<A>) -> ActorResult {
@@ -102,18 +106,17 @@ impl<A: Aggregate> Behaviour for AggregateActor<A> {
             self.pass_on(message, state);
             return Ok(());
         }
-        let mut effects = Vec::new();
         let (outcome, reply) = match message {
             Message::Take(request) => {
                 let Request { command, rows, reply } = *request;
-                (self.carry_out(&command, &rows, state, &mut effects).await, reply)
+                (self.carry_out(&command, &rows, state).await, reply)
             }
-            Message::Resume => (self.resume(state, &mut effects).await, None),
+            Message::Resume => (self.resume(state).await, None),
             Message::Reload => {
                 state.stale = true;
-                (self.resume(state, &mut effects).await, None)
+                (self.resume(state).await, None)
             }
-            Message::CatchUp => (Box::pin(self.take_unapplied(state, &mut effects)).await, None),
+            Message::CatchUp => (Box::pin(self.take_unapplied(state)).await, None),
             Message::Observe(reply) => {
                 let _ = reply.send(state.memory());
                 return Ok(());
@@ -129,7 +132,7 @@ impl<A: Aggregate> Behaviour for AggregateActor<A> {
             self.recover(failed, state)?;
         }
         myself.actor_metrics().set_note(state.aggregate.note());
-        self.act(myself, state, &effects);
+        self.act(myself, state);
         Ok(())
     }
 }
@@ -152,27 +155,20 @@ impl<A: Aggregate> AggregateActor<A> {
         Ok(())
     }
 
-    async fn resume(&self, state: &mut State<A>, effects: &mut Vec<A::Effect>) -> Result<(), Failed<A::Rejection>> {
-        self.refresh(state, effects).await?;
-        *effects = state.aggregate.resume();
+    async fn resume(&self, state: &mut State<A>) -> Outcome<A> {
+        self.refresh(state).await?;
+        state.effects = state.aggregate.resume();
         Ok(())
     }
 
-    /// Runs a command, again on the current row if another writer changed it. Adds effects to `effects`; they remain
-    /// valid even if the command itself fails.
-    async fn carry_out(
-        &self,
-        command: &A::Command,
-        rows: &A::Rows,
-        state: &mut State<A>,
-        effects: &mut Vec<A::Effect>,
-    ) -> Result<(), Failed<A::Rejection>> {
+    /// Runs a command, again on the current row if another writer changed it.
+    async fn carry_out(&self, command: &A::Command, rows: &A::Rows, state: &mut State<A>) -> Outcome<A> {
         for _ in 0..CONFLICTS_MAX {
-            self.refresh(state, effects).await?;
+            self.refresh(state).await?;
             if state.aggregate.must_know_all(command) {
-                Box::pin(self.take_unapplied(state, effects)).await?;
+                Box::pin(self.take_unapplied(state)).await?;
             }
-            if self.attempt(command, rows, state, effects).await? {
+            if self.attempt(command, rows, state).await? {
                 return Ok(());
             }
         }
@@ -180,19 +176,13 @@ impl<A: Aggregate> AggregateActor<A> {
     }
 
     /// Decides and commits; returns `false` if another writer changed the row.
-    async fn attempt(
-        &self,
-        command: &A::Command,
-        rows: &A::Rows,
-        state: &mut State<A>,
-        effects: &mut Vec<A::Effect>,
-    ) -> Result<bool, Failed<A::Rejection>> {
+    async fn attempt(&self, command: &A::Command, rows: &A::Rows, state: &mut State<A>) -> Outcome<A, bool> {
         let (write, transition) = match state.aggregate.decide(&self.aggregates, command, rows).await? {
             Decided::Known(write, due) => {
                 if let Some(write) = write {
                     self.submit(state, write).await?;
                 }
-                effects.extend(due);
+                state.effects.extend(due);
                 return Ok(true);
             }
             Decided::Change(write, transition) => (write, transition),
@@ -201,7 +191,7 @@ impl<A: Aggregate> AggregateActor<A> {
             Ok(()) => {
                 let (aggregate, due) = A::committed(transition, &self.aggregates);
                 *state.aggregate = aggregate;
-                effects.extend(due);
+                state.effects.extend(due);
                 Ok(true)
             }
             Err(JournalError::Conflict) => {
@@ -230,19 +220,15 @@ impl<A: Aggregate> AggregateActor<A> {
         answered.await.unwrap_or_else(|_| Err(JournalError::Unknown("the write was interrupted".to_owned())))
     }
 
-    async fn take_unapplied(
-        &self,
-        state: &mut State<A>,
-        effects: &mut Vec<A::Effect>,
-    ) -> Result<(), Failed<A::Rejection>> {
+    async fn take_unapplied(&self, state: &mut State<A>) -> Outcome<A> {
         for fact in state.aggregate.unapplied(&self.aggregates).await? {
             let mut conflicts = 0;
-            while !self.attempt(&fact, &A::Rows::default(), state, effects).await? {
+            while !self.attempt(&fact, &A::Rows::default(), state).await? {
                 conflicts += 1;
                 if conflicts == CONFLICTS_MAX {
                     return Err(Failed::contended());
                 }
-                self.refresh(state, effects).await?;
+                self.refresh(state).await?;
             }
         }
         Ok(())
@@ -250,13 +236,13 @@ impl<A: Aggregate> AggregateActor<A> {
 
     /// Reads the row again if the state may be stale. The writer that changed it may have ended before running its
     /// effects, so all pending effects are added here.
-    async fn refresh(&self, state: &mut State<A>, effects: &mut Vec<A::Effect>) -> Result<(), Failed<A::Rejection>> {
+    async fn refresh(&self, state: &mut State<A>) -> Outcome<A> {
         if state.stale {
             let (id, version) = (state.aggregate.id(), state.aggregate.version());
             *state.aggregate = A::load(&self.aggregates.database, id).await?.ok_or_else(Failed::gone)?;
             state.stale = false;
             if state.aggregate.version() != version {
-                effects.extend(state.aggregate.resume());
+                state.effects.extend(state.aggregate.resume());
             }
         }
         Ok(())
@@ -273,7 +259,8 @@ impl<A: Aggregate> AggregateActor<A> {
     }
 
     /// Runs effects, after the commit.
-    fn act(&self, myself: &Mailbox<Message<A>>, state: &mut State<A>, effects: &[A::Effect]) {
+    fn act(&self, myself: &Mailbox<Message<A>>, state: &mut State<A>) {
+        let effects = std::mem::take(&mut state.effects);
         for effect in effects.iter().filter(|effect| **effect != A::PASSIVATE) {
             state.aggregate.execute(&self.aggregates, effect);
         }

@@ -125,7 +125,7 @@ pub(crate) trait Aggregate: Clone + Send + Sync + Sized + 'static {
         None
     }
     /// Pause before the restart after the `nth` failure within the budget, counted from 1.
-    fn restart_pause(_nth: usize) -> Duration {
+    fn restart_pause(_nth: u32) -> Duration {
         Duration::ZERO
     }
     /// Wallet that is watched while the aggregate has an actor.

@@ -1,13 +1,13 @@
 //! Routes messages to aggregates: to the live actor, or through the supervisor that starts it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{Bound, Deref, RangeInclusive};
+use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dashmap::DashMap;
 use parking_lot::{Mutex, RwLock};
-use payferry_domain::{Address, Chain, CommandError, PaymentId, PspId, Timestamp};
+use payferry_domain::{Address, CommandError, PaymentId, PspId, Timestamp};
 use payferry_entities::Database;
 use payferry_entities::postgres::LATE_COMMIT_MAX;
 use payferry_journal::psps::PspDirectory;
@@ -20,10 +20,10 @@ use tracing::Instrument;
 
 use super::actor::{AggregateActor, Message};
 use super::supervisor::SupervisorMessage;
-use super::{Aggregate, ChainProgress, log_about};
+use super::{Aggregate, log_about};
 use crate::chains::Chains;
 use crate::compliance::{ScreenRequest, Screening};
-use crate::observe::{ActorSubject, TreeBooks};
+use crate::observe::{ActorSubject, TreeMetrics};
 use crate::pauses::Pauses;
 
 /// Number of logical shards of ids.
@@ -40,7 +40,7 @@ pub(crate) struct Services {
     pub(crate) clock: Clock,
     pub(crate) psps: PspDirectory,
     pub(crate) pauses: Pauses,
-    pub(crate) registry: TreeBooks,
+    pub(crate) registry: TreeMetrics,
     pub(crate) chains: Arc<Chains>,
     /// Set at the start of the actor and at each restart.
     pub(crate) screening: RwLock<Option<Screening>>,
@@ -49,7 +49,10 @@ pub(crate) struct Services {
 }
 
 /// The live aggregates of a kind and their supervisors. Shared by everything that sends messages to them.
+#[derive(derive_more::Deref)]
 pub(crate) struct Aggregates<A: Aggregate> {
+    /// The services that aggregates share with the rest of the tree.
+    #[deref(forward)]
     services: Arc<Services>,
     pub(crate) own: A::Own,
     /// Live actors by supervisor and id, so that the aggregates of a supervisor can be read in pages.
@@ -60,15 +63,6 @@ pub(crate) struct Aggregates<A: Aggregate> {
     /// Supervisors that are running and have started their live aggregates.
     started: Mutex<BTreeSet<usize>>,
     spawned: AtomicU64,
-}
-
-/// The services that aggregates share with the rest of the tree.
-impl<A: Aggregate> Deref for Aggregates<A> {
-    type Target = Services;
-
-    fn deref(&self) -> &Services {
-        &self.services
-    }
 }
 
 impl<A: Aggregate> Aggregates<A> {
@@ -104,18 +98,9 @@ impl<A: Aggregate> Aggregates<A> {
         shard(index * width)..=shard((index + 1) * width - 1)
     }
 
-    /// Registers a supervisor. The aggregates of the previous one died with it unnoticed, so they are removed and will
-    /// be started again.
-    pub(super) fn take_over(&self, index: usize, supervisor: Mailbox<SupervisorMessage<A>>) {
-        self.replace(index, Some(supervisor));
-    }
-
-    /// Unregisters a supervisor that died and is not restarted yet: it has no aggregates meanwhile.
-    pub(crate) fn supervisor_died(&self, index: usize) {
-        self.replace(index, None);
-    }
-
-    fn replace(&self, index: usize, supervisor: Option<Mailbox<SupervisorMessage<A>>>) {
+    /// Registers a supervisor, or `None` for one that died and is not restarted yet. The aggregates of the previous one
+    /// died with it unnoticed, so they are removed and will be started again.
+    pub(crate) fn set_supervisor(&self, index: usize, supervisor: Option<Mailbox<SupervisorMessage<A>>>) {
         self.started.lock().remove(&index);
         self.supervisors.write()[index] = supervisor;
         let orphaned = std::mem::take(&mut *self.live[index].write());
@@ -138,26 +123,12 @@ impl<A: Aggregate> Aggregates<A> {
         self.started.lock().len() == self.live.len()
     }
 
-    fn each_supervisor(&self, message: impl Fn() -> SupervisorMessage<A>) {
+    /// Sends a message to every supervisor.
+    pub(crate) fn each_supervisor(&self, message: impl Fn() -> SupervisorMessage<A>) {
         for supervisor in self.supervisors.read().iter().flatten() {
             // A stopped supervisor is restarted and then reads its aggregates again.
             let _ = supervisor.cast(message());
         }
-    }
-
-    /// Notifies every supervisor of the progress of a chain.
-    pub(crate) fn chain_progressed(&self, chain: Chain, progress: ChainProgress) {
-        self.each_supervisor(|| SupervisorMessage::ChainProgressed(chain, progress));
-    }
-
-    /// Asks every live aggregate to resume its pending effects.
-    pub(crate) fn resume_all(&self) {
-        self.each_supervisor(|| SupervisorMessage::ResumeAll);
-    }
-
-    /// Asks every supervisor to look for live aggregates without an actor.
-    pub(crate) fn sweep(&self) {
-        self.each_supervisor(|| SupervisorMessage::Sweep(None));
     }
 
     /// Number of live aggregates.
@@ -326,8 +297,8 @@ impl<A: Aggregate> Aggregates<A> {
             actor.stop(None);
             return Ok(first);
         }
-        // Checked after the insertion, while `replace` checks for entries after it registers the supervisor: one of the
-        // two sees the other.
+        // Checked after the insertion, while `set_supervisor` checks for entries after it registers the supervisor: one
+        // of the two sees the other.
         if self.supervisor_of(id).is_none_or(|current| current.get_id() != supervisor_id) {
             self.forget(actor.get_id());
             actor.kill();

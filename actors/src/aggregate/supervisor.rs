@@ -89,7 +89,7 @@ impl<A: Aggregate> Behaviour for Supervisor<A> {
     type Arguments = ();
 
     async fn pre_start(&self, myself: &Mailbox<Self::Msg>, (): ()) -> ActorResult<State<A>> {
-        self.aggregates.take_over(self.index, myself.clone());
+        self.aggregates.set_supervisor(self.index, Some(myself.clone()));
         myself.cast(SupervisorMessage::Rehydrate)?;
         myself.send_interval(TICK, || SupervisorMessage::Tick);
         myself.send_interval(SWEEP_INTERVAL, || SupervisorMessage::Sweep(None));

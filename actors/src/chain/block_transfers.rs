@@ -25,10 +25,9 @@ use payferry_journal::payments::{self, StoreError, WalletScope};
 use payferry_runtime::clock::Clock;
 use sea_orm::{ColumnTrait, DbBackend, EntityTrait, QueryFilter};
 
-use super::metrics;
 use super::poll::PollError;
-use super::watcher::WatcherArgs;
 use super::watchlist::Watchlist;
+use super::{ChainContext, metrics};
 
 /// Maximum number of transactions per database lookup.
 const LOOKUP_HASHES_MAX: usize = 500;
@@ -145,7 +144,7 @@ impl Reader {
         if self.is_doubtful(watchlist, header, &logs) {
             match client.logs_of_receipts(header.hash).await {
                 Ok(mut receipts) => {
-                    receipts.retain(|log| self.is_asked_for(log));
+                    receipts.retain(|log| self.is_requested(log));
                     let shown: HashSet<Option<u64>> = logs.iter().map(|log| log.log_index).collect();
                     let missed = receipts.iter().filter(|log| !shown.contains(&log.log_index)).count();
                     if missed > 0 {
@@ -182,7 +181,7 @@ impl Reader {
         Ok(())
     }
 
-    fn is_asked_for(&self, log: &Log) -> bool {
+    fn is_requested(&self, log: &Log) -> bool {
         self.contracts.contains(&log.address()) && log.topic0() == Some(&TokenContract::Transfer::SIGNATURE_HASH)
     }
 
@@ -206,7 +205,7 @@ impl Reader {
         let (Some(log_index), Some(tx_hash)) = (log.log_index, log.transaction_hash) else {
             return Err(PollError::Inconsistent("a log has no index or transaction hash"));
         };
-        let event = decode(log).filter(|_| self.is_asked_for(log));
+        let event = decode(log).filter(|_| self.is_requested(log));
         Ok(event.map(|event| FoundTransfer { block: *block, tx_hash: domain_hash(tx_hash), log_index, event }))
     }
 }
@@ -239,7 +238,7 @@ pub(super) struct Lookup<'a> {
     pub clock: &'a Clock,
 }
 
-impl WatcherArgs {
+impl ChainContext {
     pub(super) fn lookup(&self) -> Lookup<'_> {
         let Self { spec, client, database, watchlist, clock, .. } = self;
         Lookup { spec, client, database, watchlist, clock }

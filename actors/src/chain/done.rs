@@ -15,10 +15,11 @@ use payferry_evm::wallet::{alloy_address, domain_hash};
 use payferry_journal::MovedAmounts;
 use payferry_journal::chain::attempts;
 
+use super::ChainContext;
 use super::errors::SettleError;
 use super::operations::{Route, success, vault_id, verdicts};
 use super::resolve::TxPosition;
-use super::settler::{SettlerArgs, SettlerState};
+use super::settler::SettlerState;
 
 /// Maximum number of transactions per account with receipts to search for a completed operation.
 const DONE_SEARCH_ATTEMPTS_MAX: u64 = 1_000;
@@ -85,7 +86,7 @@ impl SettlerState {
     /// Position in one of our own transactions, as far as the database knows them. They are not older than the
     /// operation by our own clock.
     async fn done_by_us(&self, row: &operations::Model) -> Result<Option<(TxPosition, MovedAmounts)>, SettleError> {
-        let SettlerArgs { spec, client, database, .. } = &self.args;
+        let ChainContext { spec, client, database, .. } = &self.args.context;
         let hashes = attempts::since(database, spec.chain, Timestamp(row.created_at), DONE_SEARCH_ATTEMPTS_MAX).await?;
         for receipt in client.receipts(&hashes).await?.into_iter().flatten().filter(TransactionReceipt::status) {
             let verdicts = verdicts(spec.contract, &receipt);
@@ -150,7 +151,7 @@ impl SettlerState {
     /// True if the number was used by the end of this block; `None` if no endpoint has such an old state, or the
     /// contract did not exist yet.
     async fn was_done(&self, number: i64, block: u64) -> Result<Option<bool>, SettleError> {
-        let SettlerArgs { spec, client, .. } = &self.args;
+        let ChainContext { spec, client, .. } = &self.args.context;
         let asked = client.calls_at(block, vec![is_done_call(spec.contract, number)]).await;
         let answer = asked.and_then(|answers| answers.into_iter().next().unwrap_or(Err(ClientError::UnknownBlock)));
         match answer {

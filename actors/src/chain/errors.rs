@@ -1,6 +1,6 @@
 //! Errors of the settler's passes and their severity: one item, one account, or all of settling is blocked.
 //!
-//! Deliberately absent: the reaction to them (`pace`, `trouble`).
+//! Deliberately absent: the reaction to them (`pace`, `settler`).
 
 use payferry_evm::client::ClientError;
 use payferry_evm::fees::AboveCeiling;
@@ -113,7 +113,7 @@ mod tests {
         errors.take(Ok(())).unwrap();
         errors.add(item()).unwrap();
         errors.take(Err(ClientError::Timeout.into())).unwrap();
-        errors.add(AboveCeiling { asked_wei: 2, ceiling_wei: 1 }.into()).unwrap();
+        errors.add(AboveCeiling { required_wei: 2, ceiling_wei: 1 }.into()).unwrap();
         errors.add(JournalError::Conflict.into()).unwrap();
         let gravities: Vec<_> = errors.0.iter().map(|error| error.severity).collect();
         assert_eq!(gravities, [Severity::Item, Severity::Outside, Severity::Item, Severity::Overtaken]);

@@ -24,6 +24,15 @@ mod sweep;
 pub mod watcher;
 pub mod watchlist;
 
+use std::sync::Arc;
+
+use payferry_entities::Database;
+use payferry_evm::{ChainClient, ChainSpec};
+use payferry_journal::Journal;
+use payferry_runtime::clock::Clock;
+
+use crate::inbox::PaymentInbox;
+
 pub(crate) use block_transfers::owners;
 #[cfg(feature = "faults")]
 pub use checkpoint::HoldAfter;
@@ -32,3 +41,22 @@ pub use reread::{RereadError, RereadResult, reread};
 pub use settler::{Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport};
 pub use watcher::{HeadSignals, Watcher, WatcherArgs, WatcherMessage, WatcherReport, wake_on_change};
 pub use watchlist::{ChainView, Watchlist};
+
+/// One chain, and the services that its watcher and its settler use.
+#[derive(Clone)]
+pub struct ChainContext {
+    /// The chain.
+    pub spec: Arc<ChainSpec>,
+    /// Its endpoints.
+    pub client: ChainClient,
+    /// For reads.
+    pub database: Database,
+    /// For writes.
+    pub journal: Journal,
+    /// The watcher's view of the chain. Shared within the process.
+    pub watchlist: Watchlist,
+    /// Receiver of payment commands.
+    pub inbox: Arc<dyn PaymentInbox>,
+    /// The service's clock.
+    pub clock: Clock,
+}

@@ -13,9 +13,10 @@ use payferry_evm::wallet::OperatorSigner;
 use payferry_journal::chain::queue;
 use tokio::time::Instant;
 
+use super::ChainContext;
 use super::checkpoint::Step;
 use super::errors::SettleError;
-use super::settler::{SettlerArgs, SettlerState};
+use super::settler::SettlerState;
 
 /// Time for which a nonce must have been used without any of our hashes before the transaction is given up.
 const NONCE_TAKEN_FOR: Duration = Duration::from_secs(5);
@@ -35,7 +36,7 @@ impl SettlerState {
     /// True if the account's nonce was used, finally, by a transaction that is not ours. `next` is the chain's next
     /// nonce by its newest block.
     pub(super) async fn nonce_was_taken(&mut self, tx: &chain_txs::Model, next: i64) -> Result<bool, SettleError> {
-        let SettlerArgs { spec, client, .. } = &self.args;
+        let ChainContext { spec, client, .. } = &self.args.context;
         if next <= tx.nonce {
             self.unmined.entry(tx.id).or_default().nonce_taken = None;
             return Ok(false);
@@ -72,7 +73,7 @@ impl SettlerState {
         next: i64,
         is_passed_over: bool,
     ) -> Result<(), SettleError> {
-        let SettlerArgs { spec, client, database, .. } = &self.args;
+        let ChainContext { spec, client, database, .. } = &self.args.context;
         let end = first.nonce.min(next.saturating_add(GAP_NONCES_MAX));
         let ours = queue::txs_by_nonce(database, spec.chain, &first.sender, next, end).await?;
         let is_missing = |nonce: &i64| ours.get(nonce).is_none_or(|tx| tx.status == "cancelled");
@@ -106,7 +107,7 @@ impl SettlerState {
     /// Fills a nonce with a transaction to ourselves that moves nothing and has no operations, stored before it is sent
     /// like any other. If another transaction takes the nonce first, it is given up like any other.
     async fn fill(&mut self, signer: &OperatorSigner, nonce: i64) -> Result<(), SettleError> {
-        let SettlerArgs { spec, client, .. } = &self.args;
+        let ChainContext { spec, client, .. } = &self.args.context;
         let fees = Fees::first(client.fee_market().await?, spec.fees)?;
         let (account, input) = (signer.address(), Bytes::new());
         let gas_limit = FILLER_GAS + self.l1_gas(&input).await?;

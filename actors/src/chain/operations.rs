@@ -19,9 +19,10 @@ use payferry_journal::MovedAmounts;
 use payferry_journal::chain::{Role, is_outbound, queue};
 use tokio::time::Instant;
 
+use super::ChainContext;
 use super::checkpoint::Step;
 use super::errors::{Errors, SettleError};
-use super::settler::{SettlerArgs, SettlerState};
+use super::settler::SettlerState;
 use crate::inbox::PaymentInbox;
 
 /// Failure text of an operation to a customer that is no longer cleared. Stored and compared: never change it.
@@ -313,7 +314,7 @@ impl SettlerState {
         }
         self.outcomes.expire();
         self.notify_failed_again().await?;
-        let SettlerArgs { spec, database, watchlist, .. } = &self.args;
+        let ChainContext { spec, database, watchlist, .. } = &self.args.context;
         let Some(view) = watchlist.view(spec.chain) else { return Ok(()) };
         let reach = view.reach();
         let mined = queue::with_status(database, spec.chain, "mined", &mut self.done_page).await?;
@@ -372,7 +373,7 @@ impl SettlerState {
 
     /// Sends lasting failures again, so that a crash loses none. A payment that already has the failure ignores it.
     async fn notify_failed_again(&mut self) -> Result<(), SettleError> {
-        let SettlerArgs { spec, database, .. } = &self.args;
+        let ChainContext { spec, database, .. } = &self.args.context;
         let failed = queue::with_status(database, spec.chain, "failed", &mut self.failed_page).await?;
         for row in failed.iter().filter(|row| !self.outcomes.contains(row)).collect::<Vec<_>>() {
             self.notify_failed(row);

@@ -18,9 +18,9 @@ use payferry_journal::payments::StoreError;
 use payferry_journal::{ChainBatch, JournalError, JournalWrite};
 
 use super::block_transfers::{self, link_of};
-use super::metrics;
-use super::watcher::{WatcherArgs, WatcherState};
+use super::watcher::WatcherState;
 use super::watchlist::ChainView;
+use super::{ChainContext, metrics};
 
 /// Headers compared per request while searching for the fork point of a reorganisation.
 const ANCESTOR_HEADERS: usize = 32;
@@ -47,7 +47,7 @@ pub(super) enum PollError {
 
 impl PollError {
     /// Kind of the error.
-    pub(super) fn trouble(&self) -> Degradation {
+    pub(super) fn degradation(&self) -> Degradation {
         match self {
             Self::Spec(SpecError::Unreachable { source, .. }) | Self::Client(source) => Degradation::of_call(source),
             Self::Spec(SpecError::ChainId { .. }) => Degradation::WrongChain,
@@ -77,7 +77,7 @@ impl PollError {
 impl WatcherState {
     /// Polls once; returns true if there is more to do now.
     pub(super) async fn poll(&mut self) -> Result<bool, PollError> {
-        let WatcherArgs { spec, client, .. } = &self.args;
+        let ChainContext { spec, client, .. } = &self.args.context;
         let tip = self.known.tip();
         let cursor = tip.map(|tip| tip.number);
         // A stalled endpoint looks like a chain without new blocks, so after a while the others are asked as well.
@@ -121,7 +121,7 @@ impl WatcherState {
     }
 
     async fn read(&mut self, from: u64, to: u64, heads: &Heads) -> Result<(), PollError> {
-        let WatcherArgs { spec, client, .. } = &self.args;
+        let ChainContext { spec, client, .. } = &self.args.context;
         let headers = if from == heads.latest.number { vec![heads.latest] } else { client.headers(from..=to).await? };
         let links: Vec<Link> = headers.iter().map(link_of).collect();
         match self.known.check(&links) {
@@ -149,7 +149,7 @@ impl WatcherState {
         self.notify_observed(&changed).await;
         // Publishing comes after notifying: a reader that sees the block as read finds its transfers notified.
         self.publish(view);
-        self.tell_progress(&links);
+        self.notify_progress(&links);
         self.finalise_waiting();
         Ok(())
     }
@@ -191,7 +191,7 @@ impl WatcherState {
         transfers: Vec<transfers::Model>,
         heads: &Heads,
     ) -> Result<Vec<transfers::Model>, PollError> {
-        let WatcherArgs { spec, journal, .. } = &self.args;
+        let ChainContext { spec, journal, .. } = &self.args.context;
         let Some(last) = links.last() else { return Ok(Vec::new()) };
         let first = links.first().map_or(last.number, |first| first.number);
         let second_look_from = match self.known.tip() {
@@ -223,7 +223,7 @@ impl WatcherState {
 
     /// Reverts orphaned blocks down to the last common one.
     async fn unwind(&mut self) -> Result<(), PollError> {
-        let WatcherArgs { spec, journal, .. } = &self.args;
+        let ChainContext { spec, journal, .. } = &self.args.context;
         let fork = self.find_fork().await?;
         let mut known = self.known.clone();
         let Some(tip) = known.tip() else { return Ok(()) };
@@ -307,7 +307,7 @@ impl WatcherState {
             safe: self.tag(heads.safe.as_ref(), spec.has_safe, heads),
             finalized,
             base_fee_wei: heads.latest.base_fee_wei,
-            trouble: None,
+            degraded_reason: None,
             outage: Duration::from_secs(spec.outage_secs.unsigned_abs()),
             blocks: Arc::new(blocks),
         })
@@ -315,14 +315,14 @@ impl WatcherState {
 
     /// Publishes the view of the chain.
     fn publish(&self, view: ChainView) {
-        let WatcherArgs { watchlist, clock, .. } = &self.args;
+        let ChainContext { watchlist, clock, .. } = &self.args.context;
         metrics::record_view(&view, clock.now());
         watchlist.set_view(view);
     }
 
     /// Notifies of outages first, so that no deadline passes that an outage extends.
-    fn tell_progress(&self, links: &[Link]) {
-        let WatcherArgs { spec, inbox, .. } = &self.args;
+    fn notify_progress(&self, links: &[Link]) {
+        let ChainContext { spec, inbox, .. } = &self.args.context;
         let before = links.first().and_then(|first| first.number.checked_sub(1));
         let before = before.and_then(|number| self.known.link(number));
         for gap in gaps(before.iter().chain(links), spec.outage_secs) {
@@ -334,14 +334,14 @@ impl WatcherState {
 
     /// Notifies payments with transfers that have become final, as far as the chain's progress is known.
     fn finalise_waiting(&self) {
-        let WatcherArgs { spec, watchlist, .. } = &self.args;
+        let ChainContext { spec, watchlist, .. } = &self.args.context;
         if let Some(reach) = watchlist.reach(spec.chain) {
             self.finalise(reach);
         }
     }
 
     fn finalise(&self, reach: FinalityProgress) {
-        let WatcherArgs { spec, watchlist, inbox, .. } = &self.args;
+        let ChainContext { spec, watchlist, inbox, .. } = &self.args.context;
         let waits = watchlist.take_reached(spec.chain, reach).into_iter().map(|wait| {
             let (key, revision, reached) = (wait.key, wait.revision, wait.finality);
             (wait.payment_id, Command::FinaliseTransfer { key, revision, reached })

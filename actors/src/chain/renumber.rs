@@ -9,10 +9,11 @@ use payferry_entities::{Database, chain_counters, operations};
 use payferry_journal::{JournalWrite, Renumbering, counter_of_operations};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder};
 
+use super::ChainContext;
 use super::checkpoint::Step;
 use super::done::{decoded, is_done_call};
 use super::errors::{Errors, SettleError};
-use super::settler::{SettlerArgs, SettlerState};
+use super::settler::SettlerState;
 
 /// Numbers checked at once, at doubling distances: up to half a million ahead.
 const GALLOP_DOUBLINGS: u32 = 20;
@@ -29,7 +30,7 @@ impl SettlerState {
         errors: &mut Errors,
     ) -> Result<(), SettleError> {
         let lowest = self.unused_number(row, read).await?;
-        let SettlerArgs { spec, journal, clock, .. } = &self.args;
+        let ChainContext { spec, journal, clock, .. } = &self.args.context;
         let why = format!("its number {} was used on {} by another operation", row.number, spec.chain);
         let renumbering = Renumbering {
             id: row.id.clone(),
@@ -45,7 +46,7 @@ impl SettlerState {
         self.reached(Step::Recorded)?;
         let number = renumbered.first().map_or(lowest, |row| row.number);
         tracing::error!(chain = %self.args.spec.chain, operation.id = row.id, operation.number = number,
-            "operation {} is queued again as number {number}: {why}; was the database restored?", row.id);
+            "operation {} is queued again as number {number}: {why}; check whether the database was restored from a backup", row.id);
         self.args.handle.nudge();
         // It continues by itself, but the operator must find out why the counter fell back.
         let what = format!("operation {} is queued again with a new number", row.id);
@@ -56,7 +57,7 @@ impl SettlerState {
     /// A number from which on none is used, as far as checked: neither it nor any number at a power-of-two distance is
     /// known to the database or done on-chain. Numbers of failed operations in between are free.
     async fn unused_number(&self, row: &operations::Model, read: u64) -> Result<i64, SettleError> {
-        let SettlerArgs { spec, database, .. } = &self.args;
+        let ChainContext { spec, database, .. } = &self.args.context;
         let mut lowest = next_number(database, spec.chain).await?.max(row.number.saturating_add(1));
         for _ in 0..GALLOPS_MAX {
             let probes = (0..GALLOP_DOUBLINGS).map(|doublings| lowest.saturating_add((1_i64 << doublings) - 1));

@@ -6,6 +6,8 @@
 //! Deliberately absent: reverting anything. A transfer that is recorded differently from the chain is reported and left
 //! alone.
 
+use std::fmt::Display;
+
 use payferry_entities::{Database, chain_cursors, transfers};
 use payferry_evm::client::{ChainClient, ClientError};
 use payferry_evm::config::ChainSpec;
@@ -38,22 +40,8 @@ pub enum RereadError {
     NeverRead,
 }
 
-impl From<PollError> for RereadError {
-    fn from(error: PollError) -> Self {
-        Self::Failed(error.to_string())
-    }
-}
-
-impl From<ClientError> for RereadError {
-    fn from(error: ClientError) -> Self {
-        Self::Failed(error.to_string())
-    }
-}
-
-impl From<sea_orm::DbErr> for RereadError {
-    fn from(error: sea_orm::DbErr) -> Self {
-        Self::Failed(error.to_string())
-    }
+fn failed(error: impl Display) -> RereadError {
+    RereadError::Failed(error.to_string())
 }
 
 /// Result of a reread.
@@ -76,17 +64,17 @@ pub async fn reread(
     (from, to): (u64, u64),
     mut watch: impl FnMut(u64),
 ) -> Result<RereadResult, RereadError> {
-    let cursor = chain_cursors::Entity::find_by_id(spec.chain.as_str()).one(database.reader()).await?;
+    let cursor = chain_cursors::Entity::find_by_id(spec.chain.as_str()).one(database.reader()).await.map_err(failed)?;
     let read = cursor.ok_or(RereadError::NeverRead)?.block_number;
     let read = u64::try_from(read).unwrap_or(0);
     if to > read {
         return Err(RereadError::Unread(read));
     }
-    let last_final = last_final(spec, client, read).await?.ok_or(RereadError::NothingFinal)?;
+    let last_final = last_final(spec, client, read).await.map_err(failed)?.ok_or(RereadError::NothingFinal)?;
     if to > last_final {
         return Err(RereadError::NotFinal(last_final));
     }
-    let (reader, watchlist) = (Reader::new(spec), Watchlist::new());
+    let (reader, watchlist) = (Reader::new(spec), Watchlist::default());
     let lookup = Lookup { spec, client, database, watchlist: &watchlist, clock };
     let mut reread = RereadResult::default();
     let mut step = spec.range_blocks_max.max(1);
@@ -103,7 +91,7 @@ pub async fn reread(
                 next = last + 1;
             }
             Err(PollError::Client(ClientError::RangeTooLarge(_))) if last > next => step = (last - next).div_ceil(2),
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(failed(error)),
         }
     }
     Ok(reread)
@@ -128,7 +116,7 @@ async fn record(database: &Database, row: transfers::Model, reread: &mut RereadR
     match insert.exec_without_returning(database.writer()).await.map_err(StoreError::from) {
         Ok(TryInsertResult::Inserted(1)) => reread.recorded.push(row),
         Ok(_) => reread.otherwise.push(row),
-        Err(error) => return Err(RereadError::Failed(error.to_string())),
+        Err(error) => return Err(failed(error)),
     }
     Ok(())
 }

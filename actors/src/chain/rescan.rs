@@ -16,9 +16,9 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::block_transfers;
-use super::metrics;
 use super::poll::PollError;
-use super::watcher::{WatcherArgs, WatcherMessage, WatcherState};
+use super::watcher::{WatcherMessage, WatcherState};
+use super::{ChainContext, metrics};
 
 /// Minimum number of blocks per request; fewer are left to accumulate.
 const RANGE_MIN_BLOCKS: u64 = 16;
@@ -59,7 +59,7 @@ impl Rescan {
 impl WatcherState {
     /// Starts a rescan if enough blocks are due and none is in progress.
     pub(super) fn start_rescan(&mut self, myself: &Mailbox<WatcherMessage>) {
-        let WatcherArgs { spec, watchlist, .. } = &self.args;
+        let ChainContext { spec, watchlist, .. } = &self.args.context;
         if spec.second_look_blocks == 0 || self.second.under_way.is_some() || Instant::now() < self.second.not_before {
             return;
         }
@@ -117,7 +117,7 @@ impl WatcherState {
     }
 
     async fn record_missed(&mut self, links: &[Link], missed: Vec<transfers::Model>) -> Result<(), PollError> {
-        let WatcherArgs { spec, journal, .. } = &self.args;
+        let ChainContext { spec, journal, .. } = &self.args.context;
         let (Some(tip), Some(first), Some(last)) = (self.known.tip(), links.first(), links.last()) else {
             return Ok(());
         };

@@ -21,10 +21,10 @@ use tokio::time::Instant;
 
 use super::checkpoint::Step;
 use super::errors::{Errors, SettleError};
-use super::metrics;
 use super::operations::verdicts;
-use super::settler::{SettlerArgs, SettlerState};
+use super::settler::SettlerState;
 use super::watchlist::ChainView;
+use super::{ChainContext, metrics};
 
 /// Interval of broadcasts of an unmined transaction.
 const SEND_AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -48,7 +48,7 @@ struct Mined<'a> {
 impl SettlerState {
     /// Tracks every transaction that is not final. If there are very many mined ones, each pass handles some of them.
     pub(super) async fn resolve(&mut self, errors: &mut Errors) -> Result<(), SettleError> {
-        let SettlerArgs { spec, database, watchlist, .. } = &self.args;
+        let ChainContext { spec, database, watchlist, .. } = &self.args.context;
         let view = watchlist.view(spec.chain);
         let submitted = queue::submitted_txs(database, spec.chain).await?;
         let mut mined = queue::mined_txs(database, spec.chain, &mut self.mined_page).await?;
@@ -69,7 +69,7 @@ impl SettlerState {
         if let Some(view) = view {
             // A reverted transaction can be orphaned only while its block is not final.
             let finalized = view.finalized.unwrap_or(0).min(view.read_number);
-            let SettlerArgs { spec, database, .. } = &self.args;
+            let ChainContext { spec, database, .. } = &self.args.context;
             mined.extend(queue::reverted_txs(database, spec.chain, finalized).await?);
             mined.sort_by_key(|tx| tx.nonce);
             let ids: Vec<i64> = mined.iter().map(|tx| tx.id).collect();
@@ -89,7 +89,7 @@ impl SettlerState {
     /// Sends transactions again that were mined before this settler started and are not final: they may have been
     /// orphaned. Nodes that have them in a block ignore them.
     async fn send_mined_again(&self, txs: &[chain_txs::Model]) -> Result<(), SettleError> {
-        let SettlerArgs { spec, database, .. } = &self.args;
+        let ChainContext { spec, database, .. } = &self.args.context;
         for some in txs.chunks(SENDS_AT_ONCE) {
             let attempts = attempts::of(database, spec.chain, some).await?;
             let mined = some.iter().flat_map(|tx| {
@@ -213,7 +213,7 @@ impl SettlerState {
     async fn record_mined(&mut self, mined: Mined<'_>) -> Result<(), SettleError> {
         let Mined { tx, receipt } = &mined;
         self.reached(Step::Mined)?;
-        let SettlerArgs { spec, database, .. } = &self.args;
+        let ChainContext { spec, database, .. } = &self.args.context;
         let mut rows = queue::carried(database, &[tx.id]).await?;
         let place = TxPosition::of(receipt)?;
         if !receipt.status() {
@@ -295,7 +295,7 @@ impl SettlerState {
 
     /// Handles an orphaned block of a mined transaction: the transaction is mined elsewhere, or waits again.
     async fn apply_orphaned(&mut self, tx: &chain_txs::Model) -> Result<(), SettleError> {
-        let SettlerArgs { spec, database, .. } = &self.args;
+        let ChainContext { spec, database, .. } = &self.args.context;
         let attempts = attempts::of(database, spec.chain, std::slice::from_ref(tx)).await?;
         let hashes = attempts::hashes(&attempts, tx);
         if let Some(receipt) = self.receipt_of(&hashes).await? {

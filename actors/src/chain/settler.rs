@@ -9,17 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use derive_more::Deref;
 use parking_lot::RwLock;
 use payferry_domain::{Address, Timestamp};
-use payferry_entities::Database;
-use payferry_evm::client::{ChainClient, ClientError};
-use payferry_evm::config::ChainSpec;
+use payferry_evm::client::ClientError;
 use payferry_evm::pace::{BlockingError, Pass, PollRequests, gather};
 use payferry_evm::wallet::OperatorSigner;
-use payferry_journal::Journal;
 use payferry_journal::chain::Role;
 use payferry_journal::chain::queue;
-use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
 use ractor::RpcReplyPort;
 use serde::Serialize;
@@ -29,10 +26,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::checkpoint::Checkpoint;
 use super::errors::{Errors, SettleError};
-use super::metrics;
 use super::operations::SentOutcomes;
-use super::watchlist::Watchlist;
-use crate::inbox::PaymentInbox;
+use super::{ChainContext, metrics};
 
 /// Interval of reads of the gas balance: an account lasts for days, and each read is a request to an endpoint.
 const GAS_BALANCE_INTERVAL: Duration = Duration::from_mins(1);
@@ -51,16 +46,11 @@ struct HandleInner {
     /// True if outcomes are to be sent again.
     repeats_outcomes: AtomicBool,
     submitted: AtomicU64,
-    trouble: RwLock<Option<(Timestamp, String)>>,
+    blocked_reason: RwLock<Option<(Timestamp, String)>>,
     gas_balance_wei: RwLock<Option<u128>>,
 }
 
 impl SettlerHandle {
-    /// Creates a handle for a settler that is yet to be spawned.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Announces queued operations, which are then sent within the batch window. Without a nudge, the next poll finds
     /// them.
     pub fn nudge(&self) {
@@ -84,13 +74,13 @@ impl SettlerHandle {
     }
 
     /// Reason why settling is blocked, if it is, from the last pass of any incarnation.
-    pub fn trouble(&self) -> Option<String> {
-        self.inner.trouble.read().as_ref().map(|(_, why)| why.clone())
+    pub fn blocked_reason(&self) -> Option<String> {
+        self.inner.blocked_reason.read().as_ref().map(|(_, why)| why.clone())
     }
 
     /// Wall-clock time since when settling is blocked, even if the reason has changed since.
-    pub fn trouble_since(&self) -> Option<Timestamp> {
-        self.inner.trouble.read().as_ref().map(|(since, _)| *since)
+    pub fn blocked_since(&self) -> Option<Timestamp> {
+        self.inner.blocked_reason.read().as_ref().map(|(since, _)| *since)
     }
 
     /// Native coin balance of the signing account in wei; of two accounts, the lower balance. The last value read;
@@ -99,10 +89,10 @@ impl SettlerHandle {
         *self.inner.gas_balance_wei.read()
     }
 
-    fn set_trouble(&self, trouble: Option<&str>, now: Timestamp) {
-        let mut shown = self.inner.trouble.write();
+    fn set_blocked_reason(&self, blocked_reason: Option<&str>, now: Timestamp) {
+        let mut shown = self.inner.blocked_reason.write();
         let since = shown.as_ref().map_or(now, |(since, _)| *since);
-        *shown = trouble.map(|why| (since, why.to_owned()));
+        *shown = blocked_reason.map(|why| (since, why.to_owned()));
     }
 
     pub(super) fn count_submitted(&self) {
@@ -131,22 +121,11 @@ impl SettlerHandle {
 pub struct Settler;
 
 /// Arguments of a settler. The supervisor keeps them and spawns a replacement from a clone.
-#[derive(Clone)]
+#[derive(Clone, Deref)]
 pub struct SettlerArgs {
-    /// The chain.
-    pub spec: Arc<ChainSpec>,
-    /// Its endpoints.
-    pub client: ChainClient,
-    /// For reads.
-    pub database: Database,
-    /// For writes.
-    pub journal: Journal,
-    /// The watcher's view of the chain.
-    pub watchlist: Watchlist,
-    /// Receiver of payment commands.
-    pub inbox: Arc<dyn PaymentInbox>,
-    /// The service's clock. Settling uses wall-clock time, even if the sandbox shifts the clock.
-    pub clock: Clock,
+    /// The chain and the services. Settling uses wall-clock time, even if the sandbox shifts the clock.
+    #[deref]
+    pub context: ChainContext,
     /// Signer of settlements.
     pub settle_signer: OperatorSigner,
     /// Signer of outbound transfers; may be the same account.
@@ -208,7 +187,8 @@ pub struct SettlerReport {
     /// Consecutive passes with errors.
     pub failures: u32,
     /// Reason why settling is blocked, if it is.
-    pub trouble: Option<String>,
+    #[serde(rename = "trouble")]
+    pub blocked_reason: Option<String>,
 }
 
 /// Progress of an unmined transaction.
@@ -259,10 +239,11 @@ impl Behaviour for Settler {
     type Arguments = SettlerArgs;
 
     async fn pre_start(&self, myself: &Mailbox<SettlerMessage>, mut args: SettlerArgs) -> ActorResult<SettlerState> {
-        args.client = args.client.of_chain(args.spec.chain, args.spec.chain_id);
+        let (chain, chain_id) = (args.spec.chain, args.spec.chain_id);
+        args.context.client = args.context.client.of_chain(chain, chain_id);
         let polls = PollRequests::default();
-        // Keep showing the trouble of the previous settler, so that its end is reported as well.
-        let report = SettlerReport { trouble: args.handle.trouble(), ..SettlerReport::default() };
+        // Keep showing the error of the previous settler, so that its end is reported as well.
+        let report = SettlerReport { blocked_reason: args.handle.blocked_reason(), ..SettlerReport::default() };
         let ticker = AbortOnDropHandle::new(tokio::spawn(tick(myself.clone(), args.clone(), polls.clone())));
         let balance_reader = AbortOnDropHandle::new(tokio::spawn(read_gas_balance(args.clone())));
         Ok(SettlerState {
@@ -305,7 +286,7 @@ impl Behaviour for Settler {
                     let outcome = Box::pin(state.submit(&mut errors)).await;
                     errors.take(outcome)?;
                     state.sending.conclude(errors.into_blocking_errors());
-                    state.report_trouble();
+                    state.report_blocked();
                 }
             }
             SettlerMessage::Poll => {
@@ -315,7 +296,7 @@ impl Behaviour for Settler {
                     let outcome = Box::pin(state.poll_settler(myself, &mut errors)).await;
                     errors.take(outcome)?;
                     state.tracking.conclude(errors.into_blocking_errors());
-                    state.report_trouble();
+                    state.report_blocked();
                 }
             }
             SettlerMessage::Observe(reply) => {
@@ -344,7 +325,7 @@ async fn tick(settler: Mailbox<SettlerMessage>, args: SettlerArgs, polls: PollRe
 }
 
 /// Reads the gas balance of the accounts periodically, until it is dropped. Keeps the last value on read errors. A settler
-/// that cannot pay reports it by itself ([`SettlerHandle::trouble`]).
+/// that cannot pay reports it by itself ([`SettlerHandle::blocked_reason`]).
 async fn read_gas_balance(args: SettlerArgs) {
     let chain = args.spec.chain;
     loop {
@@ -414,22 +395,22 @@ impl SettlerState {
     }
 
     /// Reports, once per change, the most severe error that blocks settling, if any.
-    fn report_trouble(&mut self) {
+    fn report_blocked(&mut self) {
         let chain = self.args.spec.chain;
         // Rejected broadcasts are repeated, but the operator must know: most often the account has no gas.
         let refused = self.unmined.values().filter_map(|tx| tx.refused.as_ref());
         let all = self.tracking.blocking_error().into_iter().chain(self.sending.blocking_error()).chain(refused);
-        let trouble = gather(all.cloned()).map(|blocking_error| blocking_error.why);
+        let blocked_reason = gather(all.cloned()).map(|blocking_error| blocking_error.why);
         self.report.failures = self.tracking.failures().max(self.sending.failures());
-        metrics::BLOCKED.set_count(&metrics::of(chain), u64::from(trouble.is_some()));
-        if self.report.trouble != trouble {
-            if let Some(reason) = &trouble {
+        metrics::BLOCKED.set_count(&metrics::of(chain), u64::from(blocked_reason.is_some()));
+        if self.report.blocked_reason != blocked_reason {
+            if let Some(reason) = &blocked_reason {
                 tracing::warn!(%chain, %reason, "settling on {chain} is blocked: {reason}");
             } else {
                 tracing::info!(%chain, "settling on {chain} continues");
             }
-            self.args.handle.set_trouble(trouble.as_deref(), self.args.clock.real_now());
-            self.report.trouble = trouble;
+            self.args.handle.set_blocked_reason(blocked_reason.as_deref(), self.args.clock.real_now());
+            self.report.blocked_reason = blocked_reason;
         }
     }
 }

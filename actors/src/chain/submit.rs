@@ -24,9 +24,9 @@ use super::checkpoint::Step;
 use super::done::decoded;
 use super::errors::{Errors, SettleError, severity_of_call};
 use super::given_up::given_up;
-use super::metrics;
 use super::operations::{GIVEN_UP, NOT_CLEARED, batch_input, vault_id};
-use super::settler::{SettlerArgs, SettlerState};
+use super::settler::SettlerState;
+use super::{ChainContext, metrics};
 
 /// Checks of a vault with too little balance, before the contract decides.
 const SHORT_LOOKS_MAX: u32 = 3;
@@ -64,7 +64,7 @@ impl SettlerState {
 
     /// Sends one batch; returns true if there may be another.
     async fn submit_batch(&mut self, role: Role) -> Result<bool, SettleError> {
-        let SettlerArgs { spec, database, clock, .. } = &self.args;
+        let ChainContext { spec, database, clock, .. } = &self.args.context;
         let signer = self.args.signer(role);
         if queue::unmined(database, spec.chain, signer.address()).await? >= spec.in_flight_max as u64 {
             return Ok(false);
@@ -155,7 +155,7 @@ impl SettlerState {
     }
 
     async fn send_batch(&mut self, role: Role, rows: &[operations::Model]) -> Result<(), SettleError> {
-        let SettlerArgs { spec, client, database, .. } = &self.args;
+        let ChainContext { spec, client, database, .. } = &self.args.context;
         let signer = self.args.signer(role).clone();
         let input = Bytes::from(batch_input(role, rows)?);
         let fees = Fees::first(client.fee_market().await?, spec.fees)?;
@@ -296,7 +296,7 @@ impl SettlerState {
         tx: &chain_txs::Model,
         last: &chain_tx_attempts::Model,
     ) -> Result<(), SettleError> {
-        let SettlerArgs { spec, client, journal, .. } = &self.args;
+        let ChainContext { spec, client, journal, .. } = &self.args.context;
         let fee = |text: &str| text.parse::<u128>().map_err(|_| SettleError::Row("a stored fee is malformed"));
         let before =
             Fees { max_fee_wei: fee(&last.max_fee_per_gas)?, priority_fee_wei: fee(&last.max_priority_fee_per_gas)? };

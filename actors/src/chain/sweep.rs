@@ -8,7 +8,8 @@ use std::time::Duration;
 use payferry_entities::transfers;
 use payferry_journal::payments::{self, StoreError, TransferPosition};
 
-use super::watcher::{WatcherArgs, WatcherState};
+use super::ChainContext;
+use super::watcher::WatcherState;
 
 /// Interval of sweeps. A transfer is notified again if two consecutive sweeps find it unapplied.
 pub const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
@@ -49,7 +50,7 @@ impl Sweep {
 impl WatcherState {
     /// Notifies payments of unapplied transfers; with `all`, without waiting for a second sweep.
     pub(super) async fn sweep(&mut self, all: bool) -> Result<(), StoreError> {
-        let WatcherArgs { spec, database, .. } = &self.args;
+        let ChainContext { spec, database, .. } = &self.args.context;
         let found = payments::unapplied_on(database, spec.chain, self.swept.after.as_ref(), SWEEP_ROWS_MAX).await?;
         let is_full = found.len() as u64 >= SWEEP_ROWS_MAX;
         let due = self.swept.take(found, is_full, all);

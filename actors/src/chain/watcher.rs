@@ -7,17 +7,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use derive_more::Deref;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use payferry_entities::Database;
 use payferry_evm::Degradation;
-use payferry_evm::client::ChainClient;
-use payferry_evm::config::{ChainSpec, SpecError};
+use payferry_evm::config::SpecError;
 use payferry_evm::pace::{PollRequests, backoff};
-use payferry_journal::Journal;
 use payferry_journal::chain::cursor::Known;
 use payferry_journal::chain::rows;
-use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
 use ractor::RpcReplyPort;
 use serde::Serialize;
@@ -25,12 +22,10 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::block_transfers::Reader;
-use super::metrics;
 use super::poll::PollError;
 use super::rescan::{Rescan, RescanResult};
 use super::sweep::{SWEEP_INTERVAL, Sweep};
-use super::watchlist::Watchlist;
-use crate::inbox::PaymentInbox;
+use super::{ChainContext, metrics};
 
 /// Consecutive polls of a lagging node before the lag is reported.
 const LAG_LOOKS_QUIET: u32 = 3;
@@ -56,22 +51,11 @@ pub fn wake_on_change<T: Send + Sync + 'static>(heads: tokio::sync::watch::Recei
 pub struct Watcher;
 
 /// Arguments of a watcher. The supervisor keeps them and spawns a replacement from a clone.
-#[derive(Clone)]
+#[derive(Clone, Deref)]
 pub struct WatcherArgs {
-    /// The chain.
-    pub spec: Arc<ChainSpec>,
-    /// Its endpoints.
-    pub client: ChainClient,
-    /// For reads.
-    pub database: Database,
-    /// For writes.
-    pub journal: Journal,
-    /// Shared within the process.
-    pub watchlist: Watchlist,
-    /// Receiver of payment commands.
-    pub inbox: Arc<dyn PaymentInbox>,
-    /// The service's clock.
-    pub clock: Clock,
+    /// The chain and the services.
+    #[deref]
+    pub context: ChainContext,
     /// Wake-ups besides the poll interval.
     pub wake_ups: Option<HeadSignals>,
 }
@@ -107,7 +91,8 @@ pub struct WatcherReport {
     /// Consecutive errors.
     pub failures: u32,
     /// Reason why the chain cannot be read, if any.
-    pub trouble: Option<String>,
+    #[serde(rename = "trouble")]
+    pub degraded_reason: Option<String>,
 }
 
 /// Internal state of a running watcher. All of it can be rebuilt.
@@ -135,7 +120,8 @@ impl Behaviour for Watcher {
     type Arguments = WatcherArgs;
 
     async fn pre_start(&self, myself: &Mailbox<WatcherMessage>, mut args: WatcherArgs) -> ActorResult<WatcherState> {
-        args.client = args.client.of_chain(args.spec.chain, args.spec.chain_id);
+        let (chain, chain_id) = (args.spec.chain, args.spec.chain_id);
+        args.context.client = args.context.client.of_chain(chain, chain_id);
         let (known, second_look_from) = rows::load_known(&args.database, args.spec.chain).await?;
         let polls = PollRequests::default();
         let ticker = AbortOnDropHandle::new(tokio::spawn(tick(myself.clone(), args.clone(), polls.clone())));
@@ -273,13 +259,13 @@ impl WatcherState {
         };
         self.not_before = Instant::now() + wait;
         self.report.failures = self.report.failures.saturating_add(1);
-        metrics::poll_failed(self.args.spec.chain, error.trouble());
+        metrics::poll_failed(self.args.spec.chain, error.degradation());
         if error.wants_reload() {
             self.reload().await;
         }
         // Nodes behind one address are often a block apart, so a short lag is not reported.
         if !error.is_lag() || self.report.failures > LAG_LOOKS_QUIET {
-            self.note(Some((error.trouble(), error.to_string())));
+            self.note(Some((error.degradation(), error.to_string())));
         }
         self.note_standstill();
     }
@@ -300,19 +286,19 @@ impl WatcherState {
     }
 
     /// Logs, once per change, why the chain cannot be read, or that it can be read again.
-    fn note(&mut self, trouble: Option<(Degradation, String)>) {
+    fn note(&mut self, degraded: Option<(Degradation, String)>) {
         let chain = self.args.spec.chain;
-        metrics::record_degradation(chain, trouble.as_ref().map(|(kind, _)| *kind));
-        let (kind, trouble) = trouble.unzip();
-        if self.report.trouble != trouble {
-            if let (Some(kind), Some(reason)) = (kind, &trouble) {
+        metrics::record_degradation(chain, degraded.as_ref().map(|(kind, _)| *kind));
+        let (kind, reason) = degraded.unzip();
+        if self.report.degraded_reason != reason {
+            if let (Some(kind), Some(reason)) = (kind, &reason) {
                 tracing::warn!(%chain, kind = kind.as_str(), %reason, "chain {chain} cannot be read: {reason}");
             } else {
                 tracing::info!(%chain, "chain {chain} can be read again");
             }
-            self.report.trouble.clone_from(&trouble);
+            self.report.degraded_reason.clone_from(&reason);
         }
-        self.args.watchlist.set_trouble(chain, trouble);
+        self.args.watchlist.set_degraded_reason(chain, reason);
     }
 
     /// Logs, once per change, that there are no new blocks, whatever the reason.
@@ -333,7 +319,7 @@ impl WatcherState {
 
     /// Notifies the payments of these transfer rows.
     pub(super) async fn notify_observed(&self, rows: &[payferry_entities::transfers::Model]) {
-        let WatcherArgs { spec, database, watchlist, inbox, .. } = &self.args;
+        let ChainContext { spec, database, watchlist, inbox, .. } = &self.args.context;
         let times = rows::first_block_times(database, spec.chain, rows).await.unwrap_or_else(|error| {
             tracing::warn!(chain = %spec.chain, %error, "first block times could not be read");
             HashMap::new()
@@ -354,7 +340,7 @@ impl WatcherState {
 
     /// Notifies again of outages that the previous watcher recorded; each is applied once.
     fn notify_gaps_again(&self) {
-        let WatcherArgs { spec, inbox, .. } = &self.args;
+        let ChainContext { spec, inbox, .. } = &self.args.context;
         for gap in payferry_journal::chain::cursor::gaps(self.known.links(), spec.outage_secs) {
             inbox.chain_stalled(spec.chain, gap.block, gap.from, gap.to);
         }

@@ -66,7 +66,7 @@ pub(crate) struct Retired {
 struct Lane {
     view: RwLock<Option<ChainView>>,
     /// Reason why the chain cannot be read, if any; known even before the first read.
-    trouble: RwLock<Option<String>>,
+    degraded_reason: RwLock<Option<String>>,
     waits: Mutex<HashMap<TransferKey, FinalityWait>>,
     wake: Notify,
     moved: watch::Sender<()>,
@@ -109,7 +109,7 @@ pub struct ChainView {
     /// Base fee of the head, wei per gas.
     pub base_fee_wei: u128,
     /// Reason why the chain cannot currently be read, if any.
-    pub trouble: Option<String>,
+    pub degraded_reason: Option<String>,
     /// A head older than this is stale.
     pub outage: Duration,
     /// Blocks read since the newest final one: number to hash and time.
@@ -140,11 +140,6 @@ impl ChainView {
 }
 
 impl Watchlist {
-    /// Creates an empty watchlist.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Routes transfers to `wallet` (on every chain) to a payment. Call it before the payment can be committed as live.
     pub fn watch(&self, wallet: Address, payment_id: PaymentId) {
         let watched = self.inner.wallets.entry(wallet);
@@ -236,17 +231,10 @@ impl Watchlist {
 
     /// Sends `FinaliseTransfer` to the payment once the block has reached `finality`. There is one wait per transfer: a
     /// later call replaces it (the tier rose, or the transfer was mined again); repeating the call has no effect.
-    pub fn await_finality(
-        &self,
-        payment_id: PaymentId,
-        key: TransferKey,
-        revision: u32,
-        block_number: u64,
-        finality: Finality,
-    ) {
-        let lane = self.lane(key.chain);
-        lane.waits.lock().insert(key, FinalityWait { payment_id, key, revision, block_number, finality });
-        if lane.view.read().as_ref().is_some_and(|view| view.reach().reached(block_number, finality)) {
+    pub fn await_finality(&self, wait: FinalityWait) {
+        let lane = self.lane(wait.key.chain);
+        lane.waits.lock().insert(wait.key, wait);
+        if lane.view.read().as_ref().is_some_and(|view| view.reach().reached(wait.block_number, wait.finality)) {
             lane.wake.notify_one();
         }
     }
@@ -274,16 +262,16 @@ impl Watchlist {
     }
 
     /// Records why the chain cannot be read, if so.
-    pub(crate) fn set_trouble(&self, chain: Chain, trouble: Option<String>) {
-        (*self.lane(chain).trouble.write()).clone_from(&trouble);
+    pub(crate) fn set_degraded_reason(&self, chain: Chain, reason: Option<String>) {
+        (*self.lane(chain).degraded_reason.write()).clone_from(&reason);
         if let Some(view) = self.lane(chain).view.write().as_mut() {
-            view.trouble = trouble;
+            view.degraded_reason = reason;
         }
     }
 
     /// Reason why the chain cannot currently be read, if any.
-    pub fn trouble(&self, chain: Chain) -> Option<String> {
-        self.lane(chain).trouble.read().clone()
+    pub fn degraded_reason(&self, chain: Chain) -> Option<String> {
+        self.lane(chain).degraded_reason.read().clone()
     }
 
     /// Removes and returns the waits that are over.
@@ -326,7 +314,7 @@ mod tests {
 
     #[test]
     fn bloom_filter_matches_its_wallets_unless_it_is_full() {
-        let list = Watchlist::new();
+        let list = Watchlist::default();
         let wallets: Vec<Address> = (0..50).map(|byte| Address([byte; 20])).collect();
         for wallet in &wallets {
             list.watch(*wallet, PaymentId::generate());
@@ -347,14 +335,17 @@ mod tests {
         TransferKey { chain: Chain::Base, tx_hash: Hash32([1; 32]), log_index }
     }
 
+    fn wait(log_index: u32, revision: u32, blocks: u32) -> FinalityWait {
+        let (payment_id, finality) = (PaymentId::generate(), Finality::Blocks(blocks));
+        FinalityWait { payment_id, key: key(log_index), revision, block_number: 10, finality }
+    }
+
     #[test]
     fn finality_wait_is_replaced_and_taken_once() {
-        let list = Watchlist::new();
-        let payment = PaymentId::generate();
-        list.await_finality(payment, key(0), 1, 10, Finality::Blocks(2));
-        list.await_finality(payment, key(0), 1, 10, Finality::Blocks(2));
-        list.await_finality(payment, key(1), 1, 10, Finality::Blocks(2));
-        list.await_finality(payment, key(0), 1, 10, Finality::Blocks(5));
+        let list = Watchlist::default();
+        for (log_index, blocks) in [(0, 2), (0, 2), (1, 2), (0, 5)] {
+            list.await_finality(wait(log_index, 1, blocks));
+        }
         let reach = |read| FinalityProgress { read, safe: None, finalized: None };
         assert!(list.take_reached(Chain::Base, reach(10)).is_empty());
         assert_eq!(list.take_reached(Chain::Base, reach(11)).iter().map(|wait| wait.key).collect::<Vec<_>>(), [key(1)]);
@@ -365,8 +356,8 @@ mod tests {
 
     #[test]
     fn newer_row_revision_ends_the_wait() {
-        let list = Watchlist::new();
-        list.await_finality(PaymentId::generate(), key(0), 2, 10, Finality::Blocks(1));
+        let list = Watchlist::default();
+        list.await_finality(wait(0, 2, 1));
         list.drop_outdated(key(0), 2);
         assert_eq!(list.inner.chains[0].waits.lock().len(), 1);
         list.drop_outdated(key(0), 3);

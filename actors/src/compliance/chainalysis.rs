@@ -4,7 +4,6 @@
 //! Not here: retries (the screening actor holds the money and asks again). Errors never contain the provider's free
 //! texts, its token or its URL.
 
-use std::fmt;
 use std::time::Duration;
 
 use payferry_domain::Address;
@@ -63,7 +62,8 @@ impl Default for RiskDecisions {
 }
 
 /// Screens senders by Chainalysis. `Debug` shows neither the token nor the URL.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("ChainalysisApi {{ decisions: {decisions:?}, .. }}")]
 pub struct ChainalysisApi {
     client: Client,
     entities: Url,
@@ -131,12 +131,6 @@ impl ChainalysisApi {
     }
 }
 
-impl fmt::Debug for ChainalysisApi {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChainalysisApi").field("decisions", &self.decisions).finish_non_exhaustive()
-    }
-}
-
 #[async_trait::async_trait]
 impl KytScreener for ChainalysisApi {
     fn name(&self) -> &str {
@@ -144,13 +138,13 @@ impl KytScreener for ChainalysisApi {
     }
 
     async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
-        let trouble = |trouble: HttpFailure| KytError(format!("the Chainalysis API {trouble}"));
-        let assessment = self.assess(request.address).await.map_err(trouble)?;
+        let failed = |failure: HttpFailure| KytError(format!("the Chainalysis API {failure}"));
+        let assessment = self.assess(request.address).await.map_err(failed)?;
         if assessment.status.as_deref().is_some_and(|status| !status.eq_ignore_ascii_case("complete")) {
-            return Err(trouble(HttpFailure::NotAssessed));
+            return Err(failed(HttpFailure::NotAssessed));
         }
-        let level = assessment.risk.as_deref().ok_or_else(|| trouble(HttpFailure::NotAssessed))?.to_ascii_lowercase();
-        let decision = self.decisions.of(&level).ok_or_else(|| trouble(HttpFailure::UnknownLevel))?;
+        let level = assessment.risk.as_deref().ok_or_else(|| failed(HttpFailure::NotAssessed))?.to_ascii_lowercase();
+        let decision = self.decisions.of(&level).ok_or_else(|| failed(HttpFailure::UnknownLevel))?;
         let verdict = verdict::bare(NAME, decision, self.clock.now());
         Ok(Verdict { risk_level: Some(level), flags: assessment.flags(), ..verdict })
     }

@@ -5,9 +5,10 @@ use payferry_domain::payment::{TransferKey, Verdict};
 use payferry_domain::{Address, Amount, Chain, PaymentId, RefundId};
 
 /// Subject of a screening, which also determines the recipient of the verdict.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, derive_more::Display)]
 pub enum KytSubject {
     /// Incoming money: its sender is screened.
+    #[display("{payment_id}")]
     Transfer {
         /// Payment that received it.
         payment_id: PaymentId,
@@ -17,6 +18,7 @@ pub enum KytSubject {
         revision: u32,
     },
     /// Target address of a refund.
+    #[display("{refund_id}")]
     Refund {
         /// Payment of the refund.
         payment_id: PaymentId,
@@ -26,18 +28,8 @@ pub enum KytSubject {
     /// Target address of a payout or a withdrawal.
     OutboundTransfer(OutboundId),
     /// Target address of a transfer to a customer: the caller waits for the answer.
+    #[display("a recipient")]
     Recipient,
-}
-
-impl std::fmt::Display for KytSubject {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Transfer { payment_id, .. } => payment_id.fmt(f),
-            Self::Refund { refund_id, .. } => refund_id.fmt(f),
-            Self::OutboundTransfer(id) => id.fmt(f),
-            Self::Recipient => f.write_str("a recipient"),
-        }
-    }
 }
 
 /// Request to screen an address.

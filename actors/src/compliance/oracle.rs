@@ -64,17 +64,17 @@ impl ChainalysisOracle {
     }
 
     async fn is_sanctioned(&self, chain: Chain, account: Address) -> Result<bool, KytError> {
-        let trouble = |what: &dyn std::fmt::Display| KytError(format!("the sanctions oracle on {chain}: {what}"));
-        let (client, contract) = self.chains.get(&chain).ok_or_else(|| trouble(&"not configured for this chain"))?;
+        let failed = |what: &dyn std::fmt::Display| KytError(format!("the sanctions oracle on {chain}: {what}"));
+        let (client, contract) = self.chains.get(&chain).ok_or_else(|| failed(&"not configured for this chain"))?;
         let call = SanctionsList::isSanctionedCall { account: alloy_address(account) };
-        let answer = client.call(*contract, call.abi_encode()).await.map_err(|error| trouble(&error))?;
+        let answer = client.call(*contract, call.abi_encode()).await.map_err(|error| failed(&error))?;
         // An address without code answers any call with empty data.
         if answer.is_empty() {
-            return Err(trouble(&format_args!("no such contract at {contract}")));
+            return Err(failed(&format_args!("no such contract at {contract}")));
         }
         let exact = answer.len() == 32;
         let decoded = SanctionsList::isSanctionedCall::abi_decode_returns_validate(&answer).ok().filter(|_| exact);
-        decoded.ok_or_else(|| trouble(&format_args!("the contract at {contract} returned neither true nor false")))
+        decoded.ok_or_else(|| failed(&format_args!("the contract at {contract} returned neither true nor false")))
     }
 }
 

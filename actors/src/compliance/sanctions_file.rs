@@ -63,7 +63,7 @@ struct Current {
     list: List,
     checked: Instant,
     /// Error of the current file; the list in use is an older one.
-    trouble: Option<SanctionsFileError>,
+    last_error: Option<SanctionsFileError>,
 }
 
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl SanctionsFile {
     pub fn open(path: impl Into<PathBuf>, clock: Clock) -> Result<Self, SanctionsFileError> {
         let path = path.into();
         let list = List::parse(&read(&path)?)?;
-        let current = Current { list, checked: Instant::now(), trouble: None };
+        let current = Current { list, checked: Instant::now(), last_error: None };
         Ok(Self { path, clock, current: Mutex::new(current) })
     }
 
@@ -102,7 +102,7 @@ impl SanctionsFile {
 
 impl Current {
     fn take(&mut self, changed: Option<List>) {
-        let mended = self.trouble.take().is_some();
+        let mended = self.last_error.take().is_some();
         let news = mended || changed.is_some();
         if let Some(list) = changed {
             self.list = list;
@@ -115,10 +115,10 @@ impl Current {
 
     fn keep(&mut self, error: SanctionsFileError) {
         super::metrics::FILE_ERRORS.add(&[("reason", (&error).into())], 1);
-        if self.trouble.as_ref() != Some(&error) {
+        if self.last_error.as_ref() != Some(&error) {
             let version = self.list.version();
             tracing::warn!(list.version = version, %error, "the previous sanctions list stays in use");
-            self.trouble = Some(error);
+            self.last_error = Some(error);
         }
     }
 }
@@ -213,7 +213,7 @@ mod tests {
         async fn until_degraded(&self, error: SanctionsFileError) {
             until("the error is noticed", async || {
                 self.screen(OTHER).await;
-                self.screener.current.lock().await.trouble == Some(error.clone())
+                self.screener.current.lock().await.last_error == Some(error.clone())
             })
             .await;
         }
@@ -288,6 +288,6 @@ mod tests {
         assert_eq!(fixture.screen(OUTLAW).await.decision, Decision::Block);
         fixture.write(format!("{OUTLAW}\n{OTHER}\n"));
         until("the corrected list is in use", async || fixture.screen(OTHER).await.decision == Decision::Block).await;
-        assert_eq!(fixture.screener.current.lock().await.trouble, None);
+        assert_eq!(fixture.screener.current.lock().await.last_error, None);
     }
 }

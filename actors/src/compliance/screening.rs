@@ -14,7 +14,7 @@ use payferry_runtime::observe::{ActorKind, ActorRegistry, ActorResult, Behaviour
 use payferry_runtime::supervise::doubled;
 use ractor::{ActorCell, SpawnErr};
 use tokio::sync::Semaphore;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::task::JoinSet;
 
 use super::kyt::{KytScreener, KytSubject, ScreenRequest};
 use super::{metrics, verdict};
@@ -75,7 +75,7 @@ impl Screening {
         registry: &ActorRegistry,
     ) -> Result<Self, SpawnErr> {
         let permits = Arc::new(Semaphore::new(config.concurrency_max));
-        metrics::register();
+        metrics::describe();
         let screening_actor = ScreeningActor { config, screener, inbox, clock, permits, waiting: Arc::default() };
         let actor = registry.spawn("screening", screening_actor.clone(), (), Some(supervisor)).await?;
         Ok(Self { actor, screening_actor })
@@ -138,10 +138,11 @@ struct ScreeningActor {
     waiting: Arc<AtomicUsize>,
 }
 
+#[derive(Default)]
 struct State {
     under_way: HashSet<KytSubject>,
-    tasks: CancellationToken,
-    _stop_tasks: DropGuard,
+    /// Requests in progress. They end with the actor.
+    tasks: JoinSet<()>,
 }
 
 impl Behaviour for ScreeningActor {
@@ -151,8 +152,7 @@ impl Behaviour for ScreeningActor {
     type Arguments = ();
 
     async fn pre_start(&self, _: &Mailbox<Message>, (): ()) -> ActorResult<State> {
-        let tasks = CancellationToken::new();
-        Ok(State { under_way: HashSet::new(), _stop_tasks: tasks.clone().drop_guard(), tasks })
+        Ok(State::default())
     }
 
     async fn handle(&self, myself: &Mailbox<Message>, message: Message, state: &mut State) -> ActorResult {
@@ -174,17 +174,15 @@ impl Behaviour for ScreeningActor {
         let subject = request.subject;
         if state.under_way.insert(subject) {
             self.waiting.store(state.under_way.len(), Ordering::Relaxed);
-            let (screening_actor, cancelled, myself) = (self.clone(), state.tasks.clone(), myself.clone());
-            tokio::spawn(async move {
-                let work = async {
-                    tokio::time::sleep(pause).await;
-                    let verdict = screening_actor.ask(&request).await;
-                    // Finished before it is reported, so that the payment's next request about this transfer is not
-                    // taken for the old one.
-                    let _ = myself.cast(Message::Done(subject));
-                    screening_actor.notify(&request, verdict);
-                };
-                cancelled.run_until_cancelled(work).await;
+            let (screening_actor, myself) = (self.clone(), myself.clone());
+            while state.tasks.try_join_next().is_some() {}
+            state.tasks.spawn(async move {
+                tokio::time::sleep(pause).await;
+                let verdict = screening_actor.ask(&request).await;
+                // Finished before it is reported, so that the payment's next request about this transfer is not taken
+                // for the old one.
+                let _ = myself.cast(Message::Done(subject));
+                screening_actor.notify(&request, verdict);
             });
         }
         Ok(())

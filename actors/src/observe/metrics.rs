@@ -8,11 +8,13 @@ use super::tally::Tallied;
 
 payferry_runtime::metrics! {
     Counter QUARANTINED = "payferry_payments_quarantined_total",
-        "Payments quarantined after too many failures, by class of the last failure.";
+        "Payments quarantined after too many failures, by class of the last failure.",
+        exported by "cause" in Cause::ALL.iter().map(|cause| cause.as_str());
     Gauge QUARANTINED_NOW = "payferry_payments_quarantined",
         "Quarantined payments that no operator has released yet.";
     Counter OUTBOUND_QUARANTINED = "payferry_sendings_quarantined_total",
-        "Payouts and withdrawals quarantined after too many failures, by class of the last failure.";
+        "Payouts and withdrawals quarantined after too many failures, by class of the last failure.",
+        exported by "cause" in Cause::ALL.iter().map(|cause| cause.as_str());
     Gauge OUTBOUND_QUARANTINED_NOW = "payferry_sendings_quarantined",
         "Quarantined payouts and withdrawals that no operator has released yet.";
     Gauge PAYMENTS = "payferry_payments", "Payments, by status and chain.";
@@ -20,16 +22,6 @@ payferry_runtime::metrics! {
         "Live payments, which still have an actor, by status and chain.";
     Histogram(Seconds) TRANSITION = "payferry_payment_transition_seconds",
         "Time from one status of a payment to the next, labelled with both, by the service's clock.";
-}
-
-/// Registers the help texts, and exports the counters.
-pub(super) fn register() {
-    describe();
-    for counter in [QUARANTINED, OUTBOUND_QUARANTINED] {
-        for cause in Cause::ALL {
-            counter.register(&[("cause", cause.as_str())]);
-        }
-    }
 }
 
 /// Counts a quarantine.

@@ -16,6 +16,6 @@ pub use actor_subject::ActorSubject;
 pub use buckets::BUCKETS;
 pub use quarantine::{Quarantine, QuarantinedSubject};
 pub use tally::Tallied;
-pub use tree::TreeBooks;
+pub use tree::TreeMetrics;
 pub(crate) use view::Note;
 pub use view::{OutboundLine, PaymentLine, TreeView};

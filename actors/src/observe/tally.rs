@@ -11,9 +11,9 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use payferry_domain::Chain;
 use payferry_domain::payment::{HistoryEntry, Status};
-use payferry_entities::Transaction;
+use payferry_entities::{Transaction, query_all};
 use payferry_journal::{CommitObserver, PaymentMove, PaymentState, Quiet};
-use sea_orm::{ConnectionTrait, DbErr, Statement};
+use sea_orm::DbErr;
 use serde::Serialize;
 
 use super::metrics;
@@ -185,8 +185,7 @@ impl Count {
     async fn cells(&self) -> Result<Cells, DbErr> {
         let mut cells = Cells::default();
         let sql = "SELECT chain, status, live, COUNT(*) FROM payments GROUP BY chain, status, live";
-        let statement = Statement::from_sql_and_values(self.snapshot.get_database_backend(), sql, []);
-        for row in self.snapshot.query_all_raw(statement).await? {
+        for row in query_all(&self.snapshot, sql, []).await? {
             let chain = row.try_get_by_index::<String>(0)?.parse::<Chain>();
             let status = row.try_get_by_index::<String>(1)?.parse::<Status>();
             let (Ok(chain), Ok(status)) = (chain, status) else { continue };

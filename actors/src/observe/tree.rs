@@ -1,6 +1,5 @@
 //! Metrics of a whole tree: those of its actors, the quarantined subjects, and the payments by status.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -14,32 +13,25 @@ use super::view::{self, TreeView};
 use super::{ActorSubject, metrics};
 
 /// Metrics of one tree. Clones share them.
-#[derive(Clone)]
-pub struct TreeBooks {
+#[derive(Clone, derive_more::Deref)]
+pub struct TreeMetrics {
+    /// Metrics of the actors.
+    #[deref]
     actors: ActorRegistry,
     quarantined: Arc<Mutex<Quarantined>>,
     tally: Arc<Tally>,
 }
 
-impl Default for TreeBooks {
+impl Default for TreeMetrics {
     fn default() -> Self {
         Self::new(Clock::default())
     }
 }
 
-/// Metrics of the actors.
-impl Deref for TreeBooks {
-    type Target = ActorRegistry;
-
-    fn deref(&self) -> &ActorRegistry {
-        &self.actors
-    }
-}
-
-impl TreeBooks {
+impl TreeMetrics {
     /// Creates the metrics of a tree, all empty.
     pub fn new(clock: Clock) -> Self {
-        metrics::register();
+        metrics::describe();
         Self { actors: ActorRegistry::new(clock), quarantined: Arc::default(), tally: Arc::default() }
     }
 

@@ -91,7 +91,7 @@ pub(super) fn tree(registry: &ActorRegistry, payments_live: impl Fn(usize) -> us
                 let children_live = node.name.parse().map(&payments_live).unwrap_or_default();
                 NodeView { children_live, ..node }
             }
-            ActorKind::SendingDesk => NodeView { children_live: outbound_live, ..node },
+            ActorKind::OutboundSupervisor => NodeView { children_live: outbound_live, ..node },
             _ => node,
         }));
     }

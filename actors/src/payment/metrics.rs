@@ -9,12 +9,12 @@ payferry_runtime::metrics! {
     Counter INITIATED = "payferry_payments_initiated_total", "Payments initiated, by chain and token.";
     Counter EVENTS = "payferry_payment_events_total", "Events of payments, by name of the domain event.";
     Counter VIOLATIONS = "payferry_invariant_violations_total",
-        "Invariants violated after a transition. Any violation is a defect.";
+        "Invariants violated after a transition. Any violation is a defect.", exported;
     Gauge(Seconds) REHYDRATION = "payferry_rehydration_seconds",
-        "Time from the start until every live payment had its actor again.";
-    Counter ALARMS = "payferry_alarms_total", "Alerts of payments that need the operator's attention.";
+        "Time from the start until every live payment had its actor again.", exported;
+    Counter ALARMS = "payferry_alarms_total", "Alerts of payments that need the operator's attention.", exported;
     Counter UNATTENDED = "payferry_payments_unattended_total",
-        "Live payments that were found without an actor, and got one.";
+        "Live payments that were found without an actor, and got one.", exported;
 }
 
 /// Handles that every payment uses, looked up once.
@@ -26,9 +26,6 @@ pub(crate) struct PaymentMetrics {
 impl PaymentMetrics {
     pub(super) fn new() -> Self {
         describe();
-        for metric in [VIOLATIONS, REHYDRATION, ALARMS, UNATTENDED] {
-            metric.register(&[]);
-        }
         let initiated =
             |chain: Chain, token: Token| counter!(INITIATED.name, "chain" => chain.as_str(), "token" => token.as_str());
         Self {

@@ -21,8 +21,8 @@ use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_journal::payments::{self, Unapplied};
 use payferry_runtime::observe::{ActorKind, ActorMetrics};
 
-use crate::aggregate::Services;
-use crate::aggregate::{Aggregate, Aggregates, ChainProgress, Decided, Message, SupervisorMessage};
+use crate::aggregate::{Aggregate, Aggregates, ChainProgress, Decided, Message, Services, SupervisorMessage};
+use crate::chain::watchlist::FinalityWait;
 use crate::compliance::{KytSubject, ScreenRequest};
 use crate::failed::Failed;
 use crate::inbox::PaymentInbox;
@@ -192,7 +192,7 @@ impl Aggregate for Payment {
         };
         let psp = payments.psps.get(self.terms.psp_id).await?;
         let send_max = psp.ceilings.send_max;
-        if asked_of(&transition).is_some_and(|amount| amount > send_max) {
+        if requested_amount(&transition).is_some_and(|amount| amount > send_max) {
             return Err(Failed::refused(CommandError::AboveSendLimit(send_max)));
         }
         let rows = payments::RequestRows {
@@ -212,39 +212,40 @@ impl Aggregate for Payment {
 
     fn execute(&self, payments: &Payments, effect: &Effect) {
         let id = self.id();
-        match effect {
+        match *effect {
             Effect::AwaitFinality { key, revision, block_number, finality } => {
-                payments.chains.watchlist().await_finality(id, *key, *revision, *block_number, *finality);
+                let wait = FinalityWait { payment_id: id, key, revision, block_number, finality };
+                payments.chains.watchlist().await_finality(wait);
             }
             Effect::Screen { key, revision, from, amount } => {
-                payments.screen(of_transfer(self, *key, *revision, *from, *amount), None);
+                payments.screen(of_transfer(self, key, revision, from, amount), None);
             }
             Effect::AwaitReview { key, revision, alarm_at } => {
-                let Some(transfer) = self.transfer(*key) else { return };
-                let request = of_transfer(self, *key, *revision, transfer.from, transfer.amount);
-                payments.screen(request, Some(*alarm_at));
+                let Some(transfer) = self.transfer(key) else { return };
+                let request = of_transfer(self, key, revision, transfer.from, transfer.amount);
+                payments.screen(request, Some(alarm_at));
             }
             Effect::ScreenRefund { refund_id, to, amount, chain } => {
-                let subject = KytSubject::Refund { payment_id: id, refund_id: *refund_id };
-                payments.screen(ScreenRequest::of_recipient(subject, *chain, *to, *amount), None);
+                let subject = KytSubject::Refund { payment_id: id, refund_id };
+                payments.screen(ScreenRequest::of_recipient(subject, chain, to, amount), None);
             }
             Effect::AwaitRefundReview { refund_id, to, amount, chain, alarm_at } => {
-                let subject = KytSubject::Refund { payment_id: id, refund_id: *refund_id };
-                payments.screen(ScreenRequest::of_recipient(subject, *chain, *to, *amount), Some(*alarm_at));
+                let subject = KytSubject::Refund { payment_id: id, refund_id };
+                payments.screen(ScreenRequest::of_recipient(subject, chain, to, amount), Some(alarm_at));
             }
             Effect::AwaitDeadline { chain, at } => {
                 // An outage must be applied before the deadline that it extends. The second call catches an outage that
                 // arrived in between.
                 notify_outages(payments, self);
-                payments.to_supervisor(id, SupervisorMessage::AwaitDeadline(id, *chain, *at));
+                payments.to_supervisor(id, SupervisorMessage::AwaitDeadline(id, chain, at));
                 notify_outages(payments, self);
             }
             Effect::AwaitRetry { at, .. } => {
                 let retry = Command::RetrySettlement { by: Requester::Schedule };
-                payments.to_supervisor(id, SupervisorMessage::SendAt(id, *at, retry));
+                payments.to_supervisor(id, SupervisorMessage::SendAt(id, at, retry));
             }
             Effect::Settle { chain, .. } | Effect::CancelSettlement { chain, .. } | Effect::Send { chain, .. } => {
-                payments.chains.nudge_settler(*chain);
+                payments.chains.nudge_settler(chain);
             }
             Effect::DeliverWebhooks => payments.nudge_webhooks(self.terms.psp_id),
             // The actor does this itself, because only it can leave.
@@ -306,7 +307,7 @@ fn still_in_review(command: &Command, payment: &Payment) -> Vec<Effect> {
 
 /// Amount that the PSP itself requested to send. Amounts that follow from its policies are part of the payment, which
 /// has its own limit; funds that could not be settled are returned in full or not at all.
-fn asked_of(transition: &Transition) -> Option<Amount> {
+fn requested_amount(transition: &Transition) -> Option<Amount> {
     transition.events.iter().find_map(|event| match event {
         Event::RefundRequested { refund, withdraws_settlement: false } if refund.requested_by == Requester::Psp => {
             Some(refund.amount)
@@ -356,7 +357,8 @@ impl PaymentInbox for Inbox {
     }
 
     fn chain_progressed(&self, chain: Chain, block_time: Timestamp) {
-        self.payments.chain_progressed(chain, ChainProgress::ReadTo(block_time));
+        let progress = ChainProgress::ReadTo(block_time);
+        self.payments.each_supervisor(|| SupervisorMessage::ChainProgressed(chain, progress));
     }
 
     fn chain_stalled(&self, chain: Chain, outage: u64, from: Timestamp, to: Timestamp) {
@@ -364,6 +366,7 @@ impl PaymentInbox for Inbox {
         // Stored before the notification, so that a payment that registers meanwhile gets the outage one way or the
         // other.
         self.payments.own.outages.keep(chain, outage);
-        self.payments.chain_progressed(chain, ChainProgress::Stalled(outage));
+        let progress = ChainProgress::Stalled(outage);
+        self.payments.each_supervisor(|| SupervisorMessage::ChainProgressed(chain, progress));
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use payferry_domain::Address;
-use payferry_entities::Database;
+use payferry_entities::{Database, query_all};
 use payferry_journal::lists::{text_list, texts_of};
-use sea_orm::{ConnectionTrait, DbErr, QueryResult, Statement, Value};
+use sea_orm::{DbErr, QueryResult, Value};
 
 use super::Unbalanced;
 
@@ -33,7 +33,7 @@ pub(super) async fn payments(database: &Database, after: &str) -> Result<Vec<Pay
     let sql = format!(
         "SELECT id, psp_id, wallet, chain, token, purpose FROM payments WHERE id > $1 ORDER BY id LIMIT {PAYMENTS_STEP}"
     );
-    let rows = query(database, &sql, [after.into()]).await?;
+    let rows = query_all(database.reader(), &sql, [after.into()]).await?;
     rows.iter()
         .map(|row| {
             let id: String = row.try_get_by_index(0)?;
@@ -62,7 +62,7 @@ pub(super) async fn of_payments(
          AND (debit IN ('payment', 'suspense') OR credit IN ('payment', 'suspense')) GROUP BY subject, chain, token_address",
         held("'payment', 'suspense'")
     );
-    by_owner(query(database, &sql, [text_list(subjects)?]).await?)
+    by_owner(query_all(database.reader(), &sql, [text_list(subjects)?]).await?)
 }
 
 /// Balances of the vaults of PSPs according to the postings, including reserved amounts; of one PSP or of all.
@@ -82,7 +82,7 @@ pub(super) async fn balances_of_psps(
     only: Option<&str>,
 ) -> Result<HashMap<String, Vec<Holding>>, DbErr> {
     let sql = format!("SELECT psp_id, chain, token_address, available + reserved FROM balances WHERE {}", whose(only));
-    by_owner(query(database, &sql, [only.unwrap_or_default().into()]).await?)
+    by_owner(query_all(database.reader(), &sql, [only.unwrap_or_default().into()]).await?)
 }
 
 fn whose(only: Option<&str>) -> &'static str {
@@ -146,14 +146,6 @@ fn held(accounts: &str) -> String {
     )
 }
 
-pub(super) async fn query<const N: usize>(
-    database: &Database,
-    sql: &str,
-    values: [Value; N],
-) -> Result<Vec<QueryResult>, DbErr> {
-    database.reader().query_all_raw(Statement::from_sql_and_values(database.backend(), sql, values)).await
-}
-
 /// Runs a query over a ledger of any length, on a snapshot and without a time limit. Only the caller waits.
 async fn query_at_length<const N: usize>(
     database: &Database,
@@ -161,7 +153,7 @@ async fn query_at_length<const N: usize>(
     values: [Value; N],
 ) -> Result<Vec<QueryResult>, DbErr> {
     let snapshot = database.snapshot().await?;
-    let rows = snapshot.query_all_raw(Statement::from_sql_and_values(database.backend(), sql, values)).await?;
+    let rows = query_all(&snapshot, sql, values).await?;
     snapshot.rollback().await?;
     Ok(rows)
 }

@@ -5,11 +5,10 @@ use std::collections::HashSet;
 
 use payferry_domain::payment::{DUST_LISTED_MAX, Payment, TransferStatus};
 use payferry_domain::{Address, PaymentId};
-use payferry_entities::Database;
+use payferry_entities::{Database, query_all};
 use payferry_journal::payments;
 use sea_orm::DbErr;
 
-use super::ledger::query;
 use super::{FundsPosition, Owner};
 
 /// Permitted deviation of a vault from the ledger, because of movements in progress.
@@ -61,7 +60,8 @@ async fn set_aside(database: &Database, payment: &Payment, place: &FundsPosition
     let sql = "SELECT tx_hash, log_index, amount FROM transfers WHERE payment_id = $1 AND chain = $2 \
                AND token_address = $3 AND presence = 'present' AND applied_revision = revision";
     let (id, chain) = (payment.id().to_string(), place.chain.as_str());
-    let rows = query(database, sql, [id.into(), chain.into(), place.token_address.to_string().into()]).await?;
+    let values = [id.into(), chain.into(), place.token_address.to_string().into()];
+    let rows = query_all(database.reader(), sql, values).await?;
     let here = payment.transfers.iter().filter(|transfer| transfer.key.chain == place.chain);
     let listed: HashSet<(String, i64)> =
         here.map(|transfer| (transfer.key.tx_hash.to_string(), i64::from(transfer.key.log_index))).collect();
@@ -114,7 +114,7 @@ async fn moved(
 }
 
 async fn first<const N: usize>(database: &Database, sql: &str, values: [sea_orm::Value; N]) -> Result<i64, DbErr> {
-    let rows = query(database, sql, values).await?;
+    let rows = query_all(database.reader(), sql, values).await?;
     rows.first().map_or(Ok(0), |row| row.try_get_by_index(0))
 }
 

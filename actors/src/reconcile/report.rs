@@ -1,7 +1,6 @@
 //! Options and results of a reconciliation.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 use payferry_domain::{Address, Amount, Chain, Timestamp, Token};
@@ -56,10 +55,11 @@ pub struct Part {
 }
 
 /// Owner of funds.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, derive_more::Display)]
 #[serde(rename_all = "snake_case", tag = "of")]
 pub enum Owner {
     /// A payment's own vault.
+    #[display("{subject}")]
     Payment {
         /// Id of the payment.
         payment_id: String,
@@ -74,17 +74,8 @@ pub enum Owner {
         psp_id: String,
     },
     /// The treasury.
+    #[display("treasury")]
     Treasury,
-}
-
-impl fmt::Display for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Payment { subject, .. } => subject,
-            Self::Psp { psp_id } => psp_id,
-            Self::Treasury => "treasury",
-        })
-    }
 }
 
 /// Position of funds: owner, chain, token and address.

@@ -77,7 +77,7 @@ impl VaultFindings {
     }
 
     fn known(&self) -> Vec<Difference> {
-        self.0.read().differences.iter().map(|standing| standing.difference.clone()).collect()
+        self.0.read().differences.iter().map(|one| one.difference.clone()).collect()
     }
 
     /// Applies the report of a run. Earlier differences were checked again, unless their chain could not be read.
@@ -85,12 +85,12 @@ impl VaultFindings {
         let mut view = self.0.write();
         let before = std::mem::take(&mut view.differences);
         for difference in report.differences {
-            let known = before.iter().find(|standing| standing.difference.place == difference.place);
+            let known = before.iter().find(|one| one.difference.place == difference.place);
             if known.is_none() {
                 log_new(&difference);
             }
             if view.differences.len() < DIFFERENCES_KEPT_MAX {
-                let since = known.map_or(now, |standing| standing.since);
+                let since = known.map_or(now, |one| one.since);
                 view.differences.push(PersistentDifference { difference, since });
             }
         }

@@ -7,6 +7,7 @@ use payferry_journal::psps::PspError;
 use payferry_journal::{JournalError, JournalWrite};
 
 use super::System;
+use crate::aggregate::Services;
 use crate::compliance::{KytSubject, ScreenRequest};
 use crate::pauses::Scope;
 use crate::payment::AnswerRow;
@@ -139,15 +140,15 @@ impl System {
     }
 
     fn choose(&self, token: Token, asked: ChainChoiceRequest) -> Result<(Chain, ChainChoice), InitiateError> {
-        let chains = &self.services().chains;
-        let now = self.services().clock.now();
+        let Services { chains, clock, pauses, .. } = &**self.services();
+        let (now, is_paused) = (clock.now(), |chain| pauses.is_paused(Scope::Chain(chain)));
         match asked {
             ChainChoiceRequest::Named(chain) => {
                 // A chain that is not configured supports no token; waiting would not help.
                 if chains.spec(chain).is_none_or(|spec| spec.token_address(token).is_none()) {
                     return Err(InitiateError::TokenUnavailable { token, chain: Some(chain) });
                 }
-                if chains.is_paused(chain) {
+                if is_paused(chain) {
                     return Err(InitiateError::ChainPaused(Some(chain)));
                 }
                 match chains.view(chain) {
@@ -156,13 +157,13 @@ impl System {
                 }
             }
             ChainChoiceRequest::Best => {
-                if let (Some(chain), candidates) = chains.best(token, now) {
+                if let (Some(chain), candidates) = chains.best(token, now, is_paused) {
                     return Ok((chain, ChainChoice::Best { candidates }));
                 }
                 let mut taking = chains.running().filter(|spec| spec.token_address(token).is_some()).peekable();
                 if taking.peek().is_none() {
                     Err(InitiateError::TokenUnavailable { token, chain: None })
-                } else if taking.all(|spec| chains.is_paused(spec.chain)) {
+                } else if taking.all(|spec| is_paused(spec.chain)) {
                     Err(InitiateError::ChainPaused(None))
                 } else {
                     Err(InitiateError::ChainAway)

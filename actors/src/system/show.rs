@@ -10,13 +10,13 @@ use std::time::Duration;
 use payferry_domain::outbound::{self, OutboundId};
 use payferry_domain::payment;
 use payferry_domain::{PaymentId, Timestamp};
-use payferry_runtime::observe::{ActorFailure, ActorFigures, ActorKind, Incident, Mailbox, NodeState};
+use payferry_runtime::observe::{ActorFailure, ActorFigures, ActorKind, Mailbox, NodeState};
 use ractor::RpcReplyPort;
 use serde::{Serialize, Serializer};
 
 use super::System;
 use crate::aggregate::{ActorMemory, Aggregate, Aggregates, Message};
-use crate::observe::{ActorSubject, OutboundLine, PaymentLine, Quarantine, Tallied, TreeBooks, TreeView};
+use crate::observe::{ActorSubject, OutboundLine, PaymentLine, Quarantine, Tallied, TreeMetrics, TreeView};
 
 /// Maximum time for a payment to reply.
 pub const OBSERVE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -78,11 +78,11 @@ fn in_field_of_its_kind<S: Serializer>(id: &ActorSubject, serializer: S) -> Resu
     serializer.collect_map([(field, id)])
 }
 
-/// The metrics of the tree: its actors, their incidents, and the quarantined subjects.
+/// The metrics of the tree: its actors, the supervision log, and the quarantined subjects.
 impl Deref for System {
-    type Target = TreeBooks;
+    type Target = TreeMetrics;
 
-    fn deref(&self) -> &TreeBooks {
+    fn deref(&self) -> &TreeMetrics {
         self.registry()
     }
 }
@@ -157,31 +157,6 @@ impl System {
     /// True if all payments have been counted since the start; until then, the counts only contain later changes.
     pub fn tally_is_counted(&self) -> bool {
         self.registry().tally().is_counted()
-    }
-
-    /// Stored incidents with a number above `after` (all of them for `None`), oldest first.
-    pub fn incidents(&self, after: Option<u64>) -> Vec<Incident> {
-        self.registry().log().since(after.unwrap_or_default())
-    }
-
-    /// Up to `limit` stored incidents, newest first.
-    pub fn latest_incidents(&self, limit: usize) -> Vec<Incident> {
-        self.registry().log().latest(limit)
-    }
-
-    /// Up to `limit` stored incidents of one actor, newest first.
-    pub fn latest_incidents_of(&self, kind: ActorKind, name: &str, limit: usize) -> Vec<Incident> {
-        self.registry().log().latest_of(kind, name, limit)
-    }
-
-    /// Number of stored incidents.
-    pub fn incidents_len(&self) -> usize {
-        self.registry().log().incidents_len()
-    }
-
-    /// Receiver of the newest incident's number; 0 before the first.
-    pub fn watch_incidents(&self) -> tokio::sync::watch::Receiver<u64> {
-        self.registry().log().watch()
     }
 }
 

@@ -20,15 +20,14 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::refresh::refresh;
 use super::{Inner, Parts, System, wallets};
-use crate::aggregate::Services;
-use crate::aggregate::{Aggregate, Aggregates, Supervisor};
+use crate::aggregate::{Aggregate, Aggregates, Services, Supervisor, SupervisorMessage};
 use crate::auditors::AuditorsConfig;
-use crate::chain::{Checkpoint, HeadSignals, Settler, SettlerArgs, Watcher, WatcherArgs};
+use crate::chain::{ChainContext, Checkpoint, HeadSignals, Settler, SettlerArgs, Watcher, WatcherArgs};
 use crate::chains::Chains;
 use crate::compliance::identity::{self, ComplianceConfig, ComplianceService, IdentityProvider};
 use crate::compliance::{KytScreener, Screening, ScreeningConfig, SenderKind};
 use crate::ledger::check::{self, Findings, LedgerAuditor};
-use crate::observe::TreeBooks;
+use crate::observe::TreeMetrics;
 use crate::pauses::Pauses;
 use crate::payment::{Inbox, PaymentServices};
 use crate::reconcile;
@@ -105,7 +104,7 @@ impl System {
         }
         check::describe();
         reconcile::describe();
-        let registry = TreeBooks::new(clock.clone());
+        let registry = TreeMetrics::new(clock.clone());
         registry.tally().doubt();
         let root = registry
             .spawn(ROOT_NAME, Root { registry: ActorRegistry::clone(&registry) }, (), None)
@@ -210,8 +209,8 @@ impl System {
             let cell = screening.cell();
             let restarted = services.screening.write().replace(screening).is_some();
             if restarted {
-                payments.resume_all();
-                outbound.resume_all();
+                payments.each_supervisor(|| SupervisorMessage::ResumeAll);
+                outbound.each_supervisor(|| SupervisorMessage::ResumeAll);
             }
             Ok(cell)
         };
@@ -233,42 +232,37 @@ impl System {
             *parts.compliance.write() = Some(compliance);
             Ok(cell)
         };
-        self.adopt(ActorKind::ComplianceDesk, identity::NAME, context, start, || ()).await
+        self.adopt(ActorKind::ComplianceService, identity::NAME, context, start, || ()).await
     }
 
     async fn start_settler(&self, setup: &ChainSetup) -> Result<(), StartError> {
-        let services = self.services();
         let chain = setup.spec.chain;
         let args = SettlerArgs {
-            spec: Arc::new(setup.spec.clone()),
-            client: setup.client.clone(),
-            database: services.database.clone(),
-            journal: services.journal.clone(),
-            watchlist: services.chains.watchlist().clone(),
-            inbox: self.inner.inbox.clone(),
-            clock: services.clock.clone(),
+            context: self.context_of(setup),
             settle_signer: setup.signer.clone(),
             send_signer: setup.signer.clone(),
-            handle: services.chains.settler(chain).cloned().unwrap_or_default(),
+            handle: self.chains().settler(chain).cloned().unwrap_or_default(),
             checkpoint: setup.checkpoint.clone(),
         };
         self.keep(chain.as_str(), Settler, args, || ()).await
     }
 
     async fn start_watcher(&self, setup: ChainSetup) -> Result<(), StartError> {
-        let services = self.services();
-        let chain = setup.spec.chain;
-        let args = WatcherArgs {
-            spec: Arc::new(setup.spec),
-            client: setup.client,
-            database: services.database.clone(),
-            journal: services.journal.clone(),
-            watchlist: services.chains.watchlist().clone(),
+        let args = WatcherArgs { context: self.context_of(&setup), wake_ups: setup.wake_ups };
+        self.keep(setup.spec.chain.as_str(), Watcher, args, || ()).await
+    }
+
+    fn context_of(&self, setup: &ChainSetup) -> ChainContext {
+        let Services { database, journal, chains, clock, .. } = &**self.services();
+        ChainContext {
+            spec: Arc::new(setup.spec.clone()),
+            client: setup.client.clone(),
+            database: database.clone(),
+            journal: journal.clone(),
+            watchlist: chains.watchlist().clone(),
             inbox: self.inner.inbox.clone(),
-            clock: services.clock.clone(),
-            wake_ups: setup.wake_ups,
-        };
-        self.keep(chain.as_str(), Watcher, args, || ()).await
+            clock: clock.clone(),
+        }
     }
 
     /// Starts the supervisor of a shard of aggregates.
@@ -280,7 +274,7 @@ impl System {
     ) -> Result<(), StartError> {
         let died = aggregates.clone();
         let supervisor = Supervisor { aggregates: aggregates.clone(), index };
-        self.keep(name, supervisor, (), move || died.supervisor_died(index)).await
+        self.keep(name, supervisor, (), move || died.set_supervisor(index, None)).await
     }
 
     /// Starts an actor, and keeps it running. `forget` cleans up when it has failed.

@@ -8,34 +8,15 @@ pub mod documents;
 pub mod keys;
 pub mod tenants;
 
-use std::fmt;
-
+use derive_more::{Display, From};
 use payferry_domain::Timestamp;
 use sea_orm::DbBackend;
 use sea_orm::sea_query::{Expr, ExprTrait, Func, IntoColumnRef, SimpleExpr};
-use serde::{Serialize, Serializer};
+use serde_with::SerializeDisplay;
 
 /// A timestamp that is serialized as ISO 8601.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Display, From, SerializeDisplay)]
 pub struct Moment(pub Timestamp);
-
-impl fmt::Display for Moment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl Serialize for Moment {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl From<Timestamp> for Moment {
-    fn from(at: Timestamp) -> Self {
-        Self(at)
-    }
-}
 
 /// Condition that a column contains `text`. No character of it is a wildcard.
 pub fn contains(backend: DbBackend, column: impl IntoColumnRef, text: String) -> SimpleExpr {

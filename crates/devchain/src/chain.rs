@@ -104,12 +104,8 @@ impl Chain {
         self.base_fee_next = Some(wei);
     }
 
-    /// Returns the parameters of a block on top of the head.
-    pub(crate) fn next_params(&self, timestamp: u64) -> BlockParams {
-        self.params_after(self.head(), timestamp)
-    }
-
-    fn params_after(&self, parent: &Block, timestamp: u64) -> BlockParams {
+    /// Returns the parameters of an ordinary block on top of `parent`.
+    pub(crate) fn params_after(&self, parent: &Block, timestamp: u64) -> BlockParams {
         let base_fee = self.base_fee_after(parent);
         BlockParams { number: parent.number + 1, parent_hash: parent.hash, timestamp, base_fee, salt: 0 }
     }

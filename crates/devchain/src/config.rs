@@ -3,14 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use alloy::primitives::{Address, B256, Bytes, U256, address, bytes, keccak256};
-
-/// The canonical CREATE2 deployer, which exists in every genesis.
-pub const CREATE2_DEPLOYER: Address = address!("4e59b44847b379578588920cA78FbF26c0B4956C");
-
-const CREATE2_DEPLOYER_CODE: Bytes = bytes!(
-    "7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffe03601600081602082378035828234f58015156039578182fd5b8082525050506014600cf3"
-);
+use alloy::primitives::{Address, B256, Bytes, U256, keccak256};
+use payferry_contracts::{CREATE2_DEPLOYER, CREATE2_DEPLOYER_CODE};
 
 /// Time at which blocks are mined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

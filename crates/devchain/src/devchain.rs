@@ -80,24 +80,24 @@ impl Devchain {
 
     /// Mines `blocks` blocks now, in any mining mode. The first ones include the transactions of the mempool.
     pub async fn mine(&self, blocks: u64) -> Result<Vec<BlockRef>, ChainError> {
-        self.blocking(move |engine| engine.mine(blocks)).await
+        blocking(&self.engine, move |engine| engine.mine(blocks)).await
     }
 
     /// Replaces the last `depth` blocks with `depth + 1` empty ones with other hashes, and returns the new head. The
     /// replacements keep the timestamps of the replaced blocks.
     pub async fn reorg(&self, depth: u64, dropped: Dropped) -> Result<BlockRef, ChainError> {
-        self.blocking(move |engine| engine.reorg(depth, dropped == Dropped::Remine)).await
+        blocking(&self.engine, move |engine| engine.reorg(depth, dropped == Dropped::Remine)).await
     }
 
     /// Moves chain time forward with blocks at most `spacing_secs` apart, so that it does not look like an outage. The
     /// offset from the wall clock persists, also over restarts.
     pub async fn advance_time(&self, secs: u64, spacing_secs: u64) -> Result<BlockRef, ChainError> {
-        self.blocking(move |engine| engine.advance(secs, spacing_secs)).await
+        blocking(&self.engine, move |engine| engine.advance(secs, spacing_secs)).await
     }
 
     /// Moves chain time forward in one gap, like an outage, and mines one block after it.
     pub async fn jump_time(&self, secs: u64) -> Result<BlockRef, ChainError> {
-        self.blocking(move |engine| {
+        blocking(&self.engine, move |engine| {
             engine.shift_clock(secs)?;
             engine.mine(1).map(|_| engine.head())
         })
@@ -111,13 +111,13 @@ impl Devchain {
 
     /// Sets the balance of an account, in wei. It persists over reorgs.
     pub async fn set_balance(&self, address: Address, balance: U256) -> Result<(), ChainError> {
-        self.blocking(move |engine| engine.control(Control::Balance(address, balance))).await
+        blocking(&self.engine, move |engine| engine.control(Control::Balance(address, balance))).await
     }
 
     /// Sets the base fee of the next block, in wei, without limits. Later base fees follow EIP-1559 again. The setting
     /// persists over a restart until a block uses it: a block on the head, or the first block of a reorg.
     pub async fn set_next_base_fee(&self, wei: u64) -> Result<(), ChainError> {
-        self.blocking(move |engine| engine.set_next_base_fee(wei)).await
+        blocking(&self.engine, move |engine| engine.set_next_base_fee(wei)).await
     }
 
     /// Replaces the faults of the transport and the router. `Faults::default()` has none.
@@ -167,13 +167,6 @@ impl Devchain {
         if let Err(error) = tokio::task::spawn_blocking(move || engine.close()).await {
             tracing::warn!(%error, "devchain did not close cleanly");
         }
-    }
-
-    async fn blocking<T: Send + 'static>(
-        &self,
-        step: impl FnOnce(&Engine) -> Result<T, ChainError> + Send + 'static,
-    ) -> Result<T, ChainError> {
-        blocking(&self.engine, step).await
     }
 }
 

@@ -272,7 +272,7 @@ impl Engine {
         let mut clock = clock.unwrap_or_else(|| *self.clock.lock());
         let executed = {
             let chain = self.chain.read();
-            let params = chain.next_params(clock.take_timestamp(chain.head().timestamp));
+            let params = chain.params_after(chain.head(), clock.take_timestamp(chain.head().timestamp));
             let candidates = self.pool.lock().candidates(params.base_fee, |sender| chain.nonce(sender));
             chain.fill(params, candidates)
         };

@@ -32,7 +32,7 @@ mod tx;
 mod wallet;
 
 pub use block::BlockRef;
-pub use config::{CREATE2_DEPLOYER, ChainConfig, GenesisAccount, Mining};
+pub use config::{ChainConfig, GenesisAccount, Mining};
 pub use devchain::{Devchain, Dropped};
 pub use error::{ChainError, DevchainOpenError, RpcError};
 pub use faults::Faults;

@@ -100,24 +100,16 @@ impl Replay {
     fn run(&mut self, path: &Path, bytes: &[u8], mut at: usize) -> Result<usize, DevchainOpenError> {
         let mut place = 1;
         while at < bytes.len() {
+            let diverged = |reason| DevchainOpenError::Diverged { path: path.into(), record: place, reason };
             let Some((record, length)) = unframe(&bytes[at..]) else {
-                let diverged = |reason: &str| DevchainOpenError::Diverged {
-                    path: path.into(),
-                    record: place,
-                    reason: reason.into(),
-                };
                 // Only the end can be incomplete. Complete records after a damaged one mean that the file is damaged.
                 return if more_follows(&bytes[at..]) {
-                    Err(diverged("the record is damaged, and complete records follow it"))
+                    Err(diverged("the record is damaged, and complete records follow it".to_owned()))
                 } else {
                     Ok(at)
                 };
             };
-            self.take(record).map_err(|reason| DevchainOpenError::Diverged {
-                path: path.into(),
-                record: place,
-                reason,
-            })?;
+            self.take(record).map_err(diverged)?;
             at += length;
             place += 1;
         }

@@ -171,74 +171,39 @@ pub(crate) fn unframe(bytes: &[u8]) -> Option<(Record, usize)> {
 }
 
 fn encode(record: &Record, out: &mut Vec<u8>) {
-    match record {
-        Record::Genesis { fingerprint, timestamp } => {
-            out.push(0);
-            out.extend_from_slice(fingerprint.as_slice());
-            out.extend_from_slice(&timestamp.to_le_bytes());
-        }
-        Record::Accepted { sender, raw } => {
-            out.push(1);
-            out.extend_from_slice(sender.as_slice());
-            out.extend_from_slice(raw);
-        }
-        Record::Block(block) => {
-            out.push(2);
-            encode_block(block, out);
-        }
-        Record::Reorg { depth, remine, blocks } => {
-            out.push(3);
-            out.extend_from_slice(&depth.to_le_bytes());
-            out.push(u8::from(*remine));
-            for block in blocks {
-                encode_block(block, out);
-            }
-        }
-        Record::Control(control) => encode_control(control, out),
-        Record::Clock { offset_secs } => {
-            out.push(8);
-            out.extend_from_slice(&offset_secs.to_le_bytes());
-        }
-        Record::Removed { hash } => {
-            out.push(9);
-            out.extend_from_slice(hash.as_slice());
-        }
-        Record::BaseFee { wei } => {
-            out.push(10);
-            out.extend_from_slice(&wei.to_le_bytes());
-        }
-    }
-}
-
-fn encode_control(control: &Control, out: &mut Vec<u8>) {
-    let mut put = |tag: u8, address: &Address, rest: &[&[u8]]| {
+    let mut put = |tag: u8, parts: &[&[u8]]| {
         out.push(tag);
-        out.extend_from_slice(address.as_slice());
-        for part in rest {
+        for part in parts {
             out.extend_from_slice(part);
         }
     };
-    match control {
-        Control::Balance(address, balance) => put(4, address, &[&balance.to_le_bytes::<32>()]),
-        Control::Nonce(address, nonce) => put(5, address, &[&nonce.to_le_bytes()]),
-        Control::Code(address, code) => put(6, address, &[code]),
-        Control::Slot(address, slot, value) => {
-            put(7, address, &[&slot.to_le_bytes::<32>(), &value.to_le_bytes::<32>()]);
+    match record {
+        Record::Genesis { fingerprint, timestamp } => put(0, &[fingerprint.as_slice(), &timestamp.to_le_bytes()]),
+        Record::Accepted { sender, raw } => put(1, &[sender.as_slice(), raw]),
+        Record::Block(block) => put(2, &[&encode_block(block)]),
+        Record::Reorg { depth, remine, blocks } => {
+            let blocks: Vec<Vec<u8>> = blocks.iter().map(encode_block).collect();
+            put(3, &[&depth.to_le_bytes(), &[u8::from(*remine)], &blocks.concat()]);
         }
+        Record::Control(Control::Balance(address, wei)) => put(4, &[address.as_slice(), &wei.to_le_bytes::<32>()]),
+        Record::Control(Control::Nonce(address, nonce)) => put(5, &[address.as_slice(), &nonce.to_le_bytes()]),
+        Record::Control(Control::Code(address, code)) => put(6, &[address.as_slice(), code]),
+        Record::Control(Control::Slot(address, slot, value)) => {
+            put(7, &[address.as_slice(), &slot.to_le_bytes::<32>(), &value.to_le_bytes::<32>()]);
+        }
+        Record::Clock { offset_secs } => put(8, &[&offset_secs.to_le_bytes()]),
+        Record::Removed { hash } => put(9, &[hash.as_slice()]),
+        Record::BaseFee { wei } => put(10, &[&wei.to_le_bytes()]),
     }
 }
 
-fn encode_block(block: &BlockRecord, out: &mut Vec<u8>) {
-    out.extend_from_slice(&block.number.to_le_bytes());
-    out.extend_from_slice(block.hash.as_slice());
-    out.extend_from_slice(&block.timestamp.to_le_bytes());
-    out.extend_from_slice(&block.base_fee.to_le_bytes());
-    out.extend_from_slice(&block.salt.to_le_bytes());
-    out.extend_from_slice(&block.offset_secs.to_le_bytes());
-    out.extend_from_slice(&(block.txs.len() as u64).to_le_bytes());
-    for hash in &block.txs {
-        out.extend_from_slice(hash.as_slice());
-    }
+fn encode_block(block: &BlockRecord) -> Vec<u8> {
+    let BlockRecord { number, hash, timestamp, base_fee, salt, offset_secs, txs } = block;
+    let mut bytes =
+        [&number.to_le_bytes(), hash.as_slice(), &timestamp.to_le_bytes(), &base_fee.to_le_bytes()].concat();
+    bytes.extend([salt.to_le_bytes(), offset_secs.to_le_bytes(), (txs.len() as u64).to_le_bytes()].concat());
+    bytes.extend(txs.iter().flat_map(|hash| hash.0));
+    bytes
 }
 
 struct Input<'a>(&'a [u8]);
@@ -252,6 +217,10 @@ impl<'a> Input<'a> {
 
     fn number(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
+    }
+
+    fn address(&mut self) -> Option<Address> {
+        self.take().map(Address::new)
     }
 
     fn hash(&mut self) -> Option<B256> {
@@ -269,18 +238,9 @@ impl<'a> Input<'a> {
 
 fn decode(input: &mut Input<'_>) -> Option<Record> {
     let [tag] = input.take()?;
-    if let 4..=7 = tag {
-        let address = input.take().map(Address::new)?;
-        return Some(Record::Control(match tag {
-            4 => Control::Balance(address, input.word()?),
-            5 => Control::Nonce(address, input.number()?),
-            6 => Control::Code(address, Bytes::copy_from_slice(input.rest())),
-            _ => Control::Slot(address, input.word()?, input.word()?),
-        }));
-    }
     Some(match tag {
         0 => Record::Genesis { fingerprint: input.hash()?, timestamp: input.number()? },
-        1 => Record::Accepted { sender: input.take().map(Address::new)?, raw: input.rest().to_vec() },
+        1 => Record::Accepted { sender: input.address()?, raw: input.rest().to_vec() },
         2 => Record::Block(decode_block(input)?),
         3 => {
             let depth = input.number()?;
@@ -291,6 +251,10 @@ fn decode(input: &mut Input<'_>) -> Option<Record> {
             }
             Record::Reorg { depth, remine: remine != 0, blocks }
         }
+        4 => Record::Control(Control::Balance(input.address()?, input.word()?)),
+        5 => Record::Control(Control::Nonce(input.address()?, input.number()?)),
+        6 => Record::Control(Control::Code(input.address()?, Bytes::copy_from_slice(input.rest()))),
+        7 => Record::Control(Control::Slot(input.address()?, input.word()?, input.word()?)),
         8 => Record::Clock { offset_secs: input.take().map(i64::from_le_bytes)? },
         9 => Record::Removed { hash: input.hash()? },
         10 => Record::BaseFee { wei: input.number()? },

@@ -20,7 +20,7 @@ use serde_json::json;
 pub use super::endpoint::BATCH_CALLS_MAX;
 use super::endpoint::{Answers, Call, Endpoint};
 use super::failover::{no_endpoint, parse};
-use super::http::{self, Http};
+use super::http;
 use super::wire::FeeHistory;
 pub use super::wire::{BlockHeader, ClientError};
 use crate::wallet::alloy_hash;
@@ -82,7 +82,7 @@ impl ChainClient {
     ) -> Result<Self, ClientError> {
         let client =
             http::client().map_err(|_| ClientError::Unavailable("the HTTP client could not be built".to_owned()))?;
-        let endpoint = |url| Arc::new(Endpoint::new(RpcClient::new(Http::new(client.clone(), url), false)));
+        let endpoint = |url| Arc::new(Endpoint::new(RpcClient::new(http::transport(client.clone(), url), false)));
         Ok(Self { endpoints: urls.into_iter().map(endpoint).collect(), expected: None, timeout, batches })
     }
 
@@ -204,7 +204,7 @@ impl ChainClient {
         let calls: Vec<Call> = tags.into_iter().map(|tag| ("eth_getBlockByNumber", json!([tag, false]))).collect();
         let mut best: Option<Heads> = None;
         let mut behind = Vec::new();
-        let mut trouble = ClientError::UnknownBlock;
+        let mut last_error = ClientError::UnknownBlock;
         for index in self.order() {
             match self.heads_of(index, calls.clone(), has_safe, has_finalized, cursor.is_some()).await {
                 Ok(heads) => {
@@ -223,11 +223,11 @@ impl ChainClient {
                     if error == ClientError::UnknownBlock {
                         self.endpoints[index].lags(&self.scope(index));
                     }
-                    trouble = error;
+                    last_error = error;
                 }
             }
         }
-        let best = best.ok_or(trouble)?;
+        let best = best.ok_or(last_error)?;
         // The next calls concern blocks that the lagging endpoints do not have.
         for (index, number) in behind {
             if number < best.latest.number {
@@ -289,15 +289,15 @@ impl ChainClient {
 
     /// Logs in a range of blocks, preferably not from the first endpoint.
     pub async fn logs_elsewhere(&self, filter: &Filter) -> Result<Vec<Log>, ClientError> {
-        let mut trouble = no_endpoint();
+        let mut last_error = no_endpoint();
         for index in self.order_elsewhere() {
             match self.one_on(index, "eth_getLogs", json!([filter])).await.and_then(|raw| parse(&raw)) {
                 Ok(logs) => return Ok(logs),
                 Err(error @ ClientError::RangeTooLarge(_)) => return Err(error),
-                Err(error) => trouble = error,
+                Err(error) => last_error = error,
             }
         }
-        Err(trouble)
+        Err(last_error)
     }
 
     /// Logs of blocks given by hash, in that order. A block that the node does not know is an error.

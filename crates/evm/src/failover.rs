@@ -35,15 +35,15 @@ impl ChainClient {
     }
 
     pub(super) async fn ask<T: DeserializeOwned>(&self, method: &'static str, params: Value) -> Result<T, ClientError> {
-        let mut trouble = no_endpoint();
+        let mut last_error = no_endpoint();
         for index in self.order() {
             match self.one_on(index, method, params.clone()).await.and_then(|raw| parse(&raw)) {
                 Ok(answer) => return Ok(answer),
-                Err(error) if error.is_about_the_endpoint() => trouble = error,
+                Err(error) if error.is_about_the_endpoint() => last_error = error,
                 Err(error) => return Err(error),
             }
         }
-        Err(trouble)
+        Err(last_error)
     }
 
     /// Sends calls; each has its own result.

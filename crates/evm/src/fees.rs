@@ -14,10 +14,10 @@ pub struct Fees {
 
 /// Error: the market fee is above the ceiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the required fee is {asked_wei} wei per gas and the ceiling is {ceiling_wei}")]
+#[error("the required fee is {required_wei} wei per gas and the ceiling is {ceiling_wei}")]
 pub struct AboveCeiling {
     /// Required fee.
-    pub asked_wei: u128,
+    pub required_wei: u128,
     /// Configured ceiling.
     pub ceiling_wei: u128,
 }
@@ -27,10 +27,10 @@ impl Fees {
     pub fn first(market: FeeMarket, ceilings: FeeCeilings) -> Result<Self, AboveCeiling> {
         let priority_fee_wei =
             market.priority_fee_wei.max(ceilings.priority_fee_min_wei).min(ceilings.priority_fee_max_wei);
-        let asked_wei = market.base_fee_wei.saturating_add(priority_fee_wei);
+        let required_wei = market.base_fee_wei.saturating_add(priority_fee_wei);
         let ceiling_wei = ceilings.max_fee_wei;
-        if asked_wei > ceiling_wei {
-            return Err(AboveCeiling { asked_wei, ceiling_wei });
+        if required_wei > ceiling_wei {
+            return Err(AboveCeiling { required_wei, ceiling_wei });
         }
         let roomy = market.base_fee_wei.saturating_mul(2).saturating_add(priority_fee_wei);
         Ok(Self { max_fee_wei: roomy.min(ceiling_wei), priority_fee_wei })
@@ -45,12 +45,12 @@ impl Fees {
             max_fee_wei: raise(self.max_fee_wei).max(first.max_fee_wei),
             priority_fee_wei: raise(self.priority_fee_wei).max(first.priority_fee_wei),
         };
-        for (asked_wei, ceiling_wei) in [
+        for (required_wei, ceiling_wei) in [
             (raised.max_fee_wei, ceilings.max_fee_wei),
             (raised.priority_fee_wei, ceilings.priority_fee_max_wei.min(ceilings.max_fee_wei)),
         ] {
-            if asked_wei > ceiling_wei {
-                return Err(AboveCeiling { asked_wei, ceiling_wei });
+            if required_wei > ceiling_wei {
+                return Err(AboveCeiling { required_wei, ceiling_wei });
             }
         }
         Ok(raised)
@@ -76,7 +76,7 @@ mod tests {
             Fees { max_fee_wei: 10_000, priority_fee_wei: 3_000 }
         );
         let above = Fees::first(market(9_995, 10), CEILINGS).unwrap_err();
-        assert_eq!(above, AboveCeiling { asked_wei: 10_005, ceiling_wei: 10_000 });
+        assert_eq!(above, AboveCeiling { required_wei: 10_005, ceiling_wei: 10_000 });
     }
 
     proptest! {

@@ -1,5 +1,5 @@
 //! Metrics of endpoints: every name with its unit and meaning. Labels are chains, endpoints by their place in the
-//! configuration, and kinds of trouble; never an address or a URL.
+//! configuration, and kinds of errors; never an address or a URL.
 
 use std::time::Duration;
 

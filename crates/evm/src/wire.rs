@@ -94,7 +94,7 @@ impl ClientError {
 
 named! {
     /// Reason why a chain cannot be read, as a label of metrics and alerts.
-    Degradation, "the kind of a chain's trouble" {
+    Degradation, "the kind of a chain's degradation" {
         /// No endpoint is reachable, or the reachable ones fail.
         Away = "away",
         /// Requests time out.

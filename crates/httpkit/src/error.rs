@@ -42,6 +42,13 @@ pub struct FieldError {
     pub message: String,
 }
 
+impl FieldError {
+    /// Creates the error of one field.
+    pub fn new(field: impl Into<String>, code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self { field: field.into(), code: code.into(), message: message.into() }
+    }
+}
+
 /// A problem document (RFC 9457), the body of every answer that is not a success.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Problem {
@@ -168,13 +175,23 @@ pub enum Away {
 impl ApiError {
     /// One invalid field.
     pub fn field(field: &str, code: &'static str, message: impl Into<String>) -> Self {
-        Self::Validation(vec![FieldError { field: field.to_owned(), code: code.into(), message: message.into() }])
+        Self::Validation(vec![FieldError::new(field, code, message)])
+    }
+
+    /// One parameter that cannot be read.
+    pub fn parameter(name: &str, code: &'static str, message: impl Into<String>) -> Self {
+        Self::BadParameters(vec![FieldError::new(name, code, message)])
+    }
+
+    /// A conflict that is not the fault of a field.
+    pub fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::Conflict(code, detail.into(), Vec::new())
     }
 
     /// The operator has paused the account: it can start no payments, payouts or withdrawals.
     pub fn psp_paused() -> Self {
-        let detail = "The operator has paused this account: it can start no payments and send no money.".to_owned();
-        Self::Conflict("psp_paused", detail, Vec::new())
+        let detail = "The operator has paused this account: it can start no payments and send no money.";
+        Self::conflict("psp_paused", detail)
     }
 
     /// A fault of the service.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use payferry_domain::outbound::{
-    Announcement, Command, Event, OutboundId, OutboundStatus, OutboundTransfer, Transition, payload,
+    Command, Event, OutboundAnnouncement, OutboundId, OutboundStatus, OutboundTransfer, Transition, payload,
 };
 use payferry_domain::payment::EventName;
 use payferry_domain::{Amount, Timestamp};
@@ -80,13 +80,13 @@ pub fn change(
     let outbound = &transition.outbound;
     let (id, psp_id) = (outbound.id().to_string(), outbound.order.psp_id);
     let events = serde_json::to_string(&transition.events).map_err(|error| unreadable(&id, &error))?;
-    let event = |announcement: &Announcement| {
-        let Announcement { name, sequence, .. } = *announcement;
+    let event = |announcement: &OutboundAnnouncement| {
+        let OutboundAnnouncement { name, sequence, .. } = *announcement;
         new_event(psp_id, &id, name, sequence, |id| payload(outbound, announcement, id), real_now, wants(name))
     };
     let queued =
         transition.queues_operation.then(|| OperationChange::Queue(Box::new(operation_row(outbound, real_now))));
-    let done = transition.events.iter().filter_map(|event| taken_in(outbound, event));
+    let done = transition.events.iter().filter_map(|event| ended_operation(outbound, event));
     Ok(JournalWrite::OutboundTransfer(Box::new(OutboundChange {
         outbound: row_of(outbound)?,
         transition: sending_transitions::Model {
@@ -127,7 +127,7 @@ pub fn known(outbound: &OutboundTransfer, command: &Command, real_now: Timestamp
 }
 
 /// End of an operation that an event applies.
-fn taken_in(outbound: &OutboundTransfer, event: &Event) -> Option<OperationChange> {
+fn ended_operation(outbound: &OutboundTransfer, event: &Event) -> Option<OperationChange> {
     let id = outbound.id().operation().to_string();
     match event {
         Event::Sent { revision, .. } => Some(OperationChange::Succeeded { id, revision: i64::from(*revision) }),

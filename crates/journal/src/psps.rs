@@ -61,7 +61,8 @@ pub enum PspError {
 }
 
 /// Loads PSPs and caches each for [`STALE_MAX`].
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("PspDirectory {{ remembered: {}, .. }}", self.seen.entry_count())]
 pub struct PspDirectory {
     database: Database,
     ceilings: Ceilings,
@@ -112,11 +113,5 @@ impl PspDirectory {
             .map(|pattern| pattern.parse().map_err(|_| unreadable(format!("event pattern {pattern}"))))
             .collect::<Result<_, _>>()?;
         Ok(Arc::new(PspSettings { ceilings: policies.ceilings(self.ceilings), policies, event_patterns }))
-    }
-}
-
-impl std::fmt::Debug for PspDirectory {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PspDirectory").field("remembered", &self.seen.entry_count()).finish_non_exhaustive()
     }
 }

@@ -5,7 +5,6 @@
 //! has them, or all entries if the service was restarted and numbers from one again. `tick` is the state of the service
 //! once a second, computed once for all listeners.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,8 +19,9 @@ use payferry_domain::Timestamp;
 use payferry_httpkit::live::UNBUFFERED;
 use payferry_httpkit::{ApiError, Away};
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 
+use crate::actors::journal;
 use crate::{Operator, chains, overview, webhooks};
 
 /// Maximum number of listeners.
@@ -68,69 +68,46 @@ impl EventTicker {
     }
 }
 
-/// One listener.
-struct Listener {
-    operator: Operator,
-    incidents: watch::Receiver<u64>,
-    ticks: watch::Receiver<Option<Arc<str>>>,
-    /// Number of the newest incident that was sent.
-    told: u64,
-    waiting: VecDeque<Event>,
-    _room: OwnedSemaphorePermit,
-}
-
 /// Starts a stream. `Last-Event-ID` names the last incident that the client received.
 pub(super) async fn listen(operator: Operator, headers: HeaderMap) -> Result<impl IntoResponse, ApiError> {
     let room = operator.ticker.room.clone().try_acquire_owned();
     let room =
         room.map_err(|_| ApiError::Unavailable(Away::Capacity, "too many listeners on the event stream".into()))?;
-    let incidents = operator.system.watch_incidents();
-    let newest = *incidents.borrow();
+    let mut incidents = operator.system.log().watch();
+    let newest = *incidents.borrow_and_update();
     let ticker = &operator.ticker;
     let heard = headers.get("last-event-id").and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty());
-    // A client of an earlier run of the service gets all entries.
-    let told = heard.map_or(newest, |id| ticker.incident_of(id).map_or(0, |heard| heard.min(newest)));
-    let hello = Event::default().event("hello").retry(RETRY_AFTER).id(ticker.id_of(told));
-    let ticks = operator.ticker.latest.subscribe();
+    // Number of the newest incident that was sent. A client of an earlier run of the service gets all entries.
+    let mut sent = heard.map_or(newest, |id| ticker.incident_of(id).map_or(0, |heard| heard.min(newest)));
+    let hello = Event::default().event("hello").retry(RETRY_AFTER).id(ticker.id_of(sent));
+    let mut ticks = ticker.latest.subscribe();
     operator.beat();
-    let mut listener = Listener { incidents, ticks, told, waiting: VecDeque::new(), _room: room, operator };
-    listener.waiting.extend(hello.json_data(json!({"incidents": newest})).ok());
-    listener.take_incidents();
-    let stream = futures::stream::unfold(listener, Listener::next);
-    let stream = Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_EVERY));
-    Ok(([UNBUFFERED], stream))
-}
-
-impl Listener {
-    /// Returns the next event, or `None` once the listener shuts down.
-    async fn next(mut self) -> Option<(Result<Event, Infallible>, Self)> {
+    let stream = async_stream::stream! {
+        let _room = room;
+        if let Ok(event) = hello.json_data(json!({"incidents": newest})) {
+            yield Ok::<_, Infallible>(event);
+        }
         loop {
-            if let Some(event) = self.waiting.pop_front() {
-                return Some((Ok(event), self));
-            }
-            tokio::select! {
-                () = self.operator.config.closing.cancelled() => return None,
-                changed = self.incidents.changed() => {
-                    changed.ok()?;
-                    self.take_incidents();
-                }
-                changed = self.ticks.changed() => {
-                    changed.ok()?;
-                    let tick = self.ticks.borrow_and_update().clone();
-                    self.waiting.extend(tick.map(|tick| Event::default().event("tick").data(tick)));
+            for incident in operator.system.log().since(sent) {
+                sent = sent.max(incident.number);
+                let event = Event::default().event("incident").id(operator.ticker.id_of(incident.number));
+                if let Ok(event) = event.json_data(&incident) {
+                    yield Ok(event);
                 }
             }
+            let tick = tokio::select! {
+                () = operator.config.closing.cancelled() => None,
+                changed = incidents.changed() => changed.ok().map(|()| None),
+                changed = ticks.changed() => changed.ok().map(|()| ticks.borrow_and_update().clone()),
+            };
+            // The listener shuts down.
+            let Some(tick) = tick else { break };
+            if let Some(tick) = tick {
+                yield Ok(Event::default().event("tick").data(tick));
+            }
         }
-    }
-
-    fn take_incidents(&mut self) {
-        self.incidents.borrow_and_update();
-        for incident in self.operator.system.incidents(Some(self.told)) {
-            self.told = self.told.max(incident.number);
-            let event = Event::default().event("incident").id(self.operator.ticker.id_of(incident.number));
-            self.waiting.extend(event.json_data(&incident).ok());
-        }
-    }
+    };
+    Ok(([UNBUFFERED], Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_EVERY))))
 }
 
 impl Operator {
@@ -187,6 +164,6 @@ async fn tick(system: &System) -> serde_json::Result<String> {
         chains: chains::health(system),
         // Undelivered events. Null if the database does not answer at once.
         webhooks: backlog.ok().and_then(Result::ok),
-        journal: overview::journal(system),
+        journal: journal::line(system),
     })
 }

@@ -16,15 +16,11 @@ use crate::query::answers;
 pub struct Readiness {
     /// All components below are ok.
     pub ready: bool,
-    /// Database.
     pub database: DatabaseReadiness,
-    /// Payments.
     pub payments: PaymentsReadiness,
-    /// Chains.
     pub chains: ChainsReadiness,
 }
 
-/// Readiness of the database.
 #[derive(Debug, Clone, Serialize)]
 pub struct DatabaseReadiness {
     /// Reads and writes work.
@@ -35,14 +31,12 @@ pub struct DatabaseReadiness {
     pub writes: bool,
 }
 
-/// Readiness of the live payments.
 #[derive(Debug, Clone, Serialize)]
 pub struct PaymentsReadiness {
     /// Every shard runs and has read its live payments.
     pub ok: bool,
 }
 
-/// Readiness of the chains.
 #[derive(Debug, Clone, Serialize)]
 pub struct ChainsReadiness {
     /// At least one chain is usable: `best` selects it, and requests that name another chain are refused until it
@@ -68,7 +62,7 @@ pub(super) async fn readyz(operator: Operator) -> (StatusCode, Json<Readiness>) 
 
 pub async fn readiness(system: &System) -> Readiness {
     let reads = answers(system).await.is_ok();
-    let writes = system.is_writing();
+    let writes = system.journal().is_writing();
     let database = DatabaseReadiness { ok: reads && writes, reads, writes };
     let payments = PaymentsReadiness { ok: system.is_ready() };
     let each = chains::health(system);

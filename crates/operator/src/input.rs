@@ -5,7 +5,12 @@ use std::str::FromStr;
 
 use payferry_accounts::tenants::{Name, NameError, TenantError};
 use payferry_domain::PaymentId;
-use payferry_httpkit::{ApiError, Fault, FieldError, Fields, QueryFields, between, read};
+use payferry_httpkit::{ApiError, Fault, Fields, QueryFields, between, read};
+
+/// Maximum number of listed payments of a shard, or payouts and withdrawals.
+pub(crate) const LINES_MAX: usize = 500;
+/// Number of listed items if the request sets no limit.
+pub(crate) const LINES_DEFAULT: usize = 100;
 
 /// Converts an error about a PSP or an API key into a response.
 pub fn tenant_failure(error: TenantError) -> ApiError {
@@ -19,10 +24,7 @@ pub fn tenant_failure(error: TenantError) -> ApiError {
 
 /// Parses an id in the path. A malformed id is a client error.
 pub(super) fn id_of<T: FromStr>(name: &str, text: &str) -> Result<T, ApiError> {
-    text.parse().map_err(|_| {
-        let message = "is not an id of this kind".to_owned();
-        ApiError::BadParameters(vec![FieldError { field: name.to_owned(), code: "invalid_id".into(), message }])
-    })
+    text.parse().map_err(|_| ApiError::parameter(name, "invalid_id", "is not an id of this kind"))
 }
 
 /// Parses an id in the query.

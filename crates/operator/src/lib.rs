@@ -1,8 +1,8 @@
 //! The operator's listener: health, metrics, and the state of the whole service.
 //!
 //! [`table`] lists the routes with their access; routes are added only there. Each screen is one folder with its query,
-//! its JSON routes (`mod.rs`) and its page (`page.rs`). `page` holds the parts that all pages share. Deliberately
-//! absent: everything that PSPs and payers use.
+//! its JSON routes (`mod.rs`) and its page (`page.rs`). Routes without a page are single files: `audit`, `events` and
+//! `health`. `page` holds the parts that all pages share. Deliberately absent: everything that PSPs and payers use.
 
 /// Object of a response, with its fields in this order.
 macro_rules! record {
@@ -40,7 +40,6 @@ mod routes;
 mod webhooks;
 
 use std::convert::Infallible;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::Router;
@@ -105,8 +104,8 @@ pub struct OperatorConfig {
 }
 
 /// State shared by the operator's handlers. Clones share it.
-#[derive(Clone)]
-pub struct Operator(Arc<OperatorShared>);
+#[derive(Clone, derive_more::Deref)]
+pub struct Operator(#[deref(forward)] Arc<OperatorShared>);
 
 /// State behind all clones of an [`Operator`].
 pub struct OperatorShared {
@@ -128,14 +127,6 @@ impl Operator {
         let door = Arc::new(Semaphore::new(REQUESTS_AT_ONCE));
         let (releasing, ticker) = (Mutex::default(), EventTicker::new(system.clock().real_now()));
         Self(Arc::new(OperatorShared { system, config, admission, door, releasing, ticker }))
-    }
-}
-
-impl Deref for Operator {
-    type Target = OperatorShared;
-
-    fn deref(&self) -> &OperatorShared {
-        &self.0
     }
 }
 

@@ -4,7 +4,6 @@
 //! are bounded pages. Data that the service has in memory is also available, without delay, while the database is down,
 //! because that is when it is needed. Deliberately absent: changes.
 
-use std::fmt;
 use std::time::Duration;
 
 use payferry_actors::System;
@@ -20,8 +19,8 @@ const READING_PATIENCE: Duration = Duration::from_secs(4);
 
 /// Checks that the database answers.
 pub(crate) async fn answers(system: &System) -> Result<(), DbErr> {
-    let asked = system.database().reader().execute_unprepared("SELECT 1");
-    by(Instant::now() + ANSWER_PATIENCE, asked).await.map(|_| ())
+    let query = system.database().reader().execute_unprepared("SELECT 1");
+    by(Instant::now() + ANSWER_PATIENCE, query).await.map(|_| ())
 }
 
 /// Deadline of all queries of one page.
@@ -59,7 +58,8 @@ pub(crate) async fn rows<M: FromQueryResult>(
 pub const COUNTED_MAX: u64 = 10_000;
 
 /// Count with a limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, derive_more::Display, Serialize)]
+#[display("{}{counted}", if self.more { "more than " } else { "" })]
 pub struct Count {
     /// Number of rows, at most [`COUNTED_MAX`] for a single count.
     pub counted: u64,
@@ -97,33 +97,9 @@ impl Count {
     }
 }
 
-impl fmt::Display for Count {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let more = if self.more { "more than " } else { "" };
-        write!(f, "{more}{}", self.counted)
-    }
-}
-
-/// Database of the tests of queries.
+/// A new database for the tests of queries.
 #[cfg(test)]
-pub(crate) mod testing {
-    use payferry_entities::Database;
-    use payferry_migration::{Migrator, MigratorTrait};
-    use sea_orm::{ConnectionTrait, Statement};
-
-    /// A new database, and the folder that holds it.
-    pub(crate) async fn database() -> (Database, tempfile::TempDir) {
-        let folder = tempfile::tempdir().unwrap();
-        let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
-        let database = Database::open(&url).await.unwrap();
-        Migrator::up(database.long_timeout(), None).await.unwrap();
-        (database, folder)
-    }
-
-    /// Steps of the database's plan for a statement.
-    pub(crate) async fn plan_of(database: &Database, statement: Statement) -> Vec<String> {
-        let explain = Statement { sql: format!("EXPLAIN QUERY PLAN {}", statement.sql), ..statement };
-        let plan = database.reader().query_all_raw(explain).await.unwrap();
-        plan.iter().map(|row| row.try_get("", "detail").unwrap()).collect()
-    }
+pub(crate) async fn test_database() -> (Database, payferry_harness::database::TestDatabase) {
+    let test_database = payferry_harness::database::TestDatabase::sqlite();
+    (Database::open(test_database.url()).await.unwrap(), test_database)
 }

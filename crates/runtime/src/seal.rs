@@ -12,7 +12,7 @@
 //! the hash key is derived from version 1, so one of the two must exist as long as API keys exist.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write};
+use std::fmt::Write;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -35,7 +35,8 @@ const BYTES_HEAD: usize = BYTES_MARK.len() + VERSION_BYTES;
 pub type KeyVersion = u32;
 
 /// Seals and opens values, and hashes secrets that only need comparison. `Debug` shows nothing of the keys.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Sealer")]
 pub struct Sealer {
     current: KeyVersion,
     ciphers: Arc<BTreeMap<KeyVersion, Aes256GcmSiv>>,
@@ -139,12 +140,6 @@ impl Sealer {
     }
 }
 
-impl fmt::Debug for Sealer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Sealer")
-    }
-}
-
 /// Returns the version in a sealed text, if it is spelled canonically.
 fn version_of(sealed: &str) -> Option<KeyVersion> {
     let digits = sealed.split_once('.')?.0.strip_prefix('v')?;
@@ -173,7 +168,8 @@ const HASH: &str = "hash";
 type Key = [u8; MASTER_KEY_BYTES];
 
 /// At least one master key, and the hash key. `Debug` shows only the versions.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
+#[debug("MasterKeys({:?})", versions.keys())]
 pub struct MasterKeys {
     versions: BTreeMap<KeyVersion, Key>,
     hash: Key,
@@ -286,12 +282,6 @@ impl FromStr for MasterKeys {
             (hash, made) => hash.or(made).ok_or(MasterKeysError::NoHash)?,
         };
         Ok(Self { versions, hash })
-    }
-}
-
-impl fmt::Debug for MasterKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("MasterKeys").field(&self.versions.keys()).finish()
     }
 }
 

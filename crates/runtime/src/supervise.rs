@@ -200,7 +200,7 @@ async fn stop(cell: &ActorCell) {
 }
 
 /// Restarts within the window before the quarantine.
-pub const RESTARTS_MAX: usize = 3;
+pub const RESTARTS_MAX: u32 = 3;
 /// Length of the window.
 pub const RESTARTS_WINDOW: Duration = Duration::from_mins(1);
 
@@ -220,11 +220,11 @@ impl<K> Default for Budget<K> {
 impl<K: Eq + Hash> Budget<K> {
     /// Records a failure; returns its number within the window, counted from 1. `None` if the budget is exceeded: the
     /// actor must be quarantined, and its budget is full again after a release.
-    pub fn spend(&mut self, of: K, now: Instant) -> Option<usize> {
+    pub fn spend(&mut self, of: K, now: Instant) -> Option<u32> {
         let failures = self.failures.entry(of).or_default();
         failures.retain(|failure| now.duration_since(*failure) < RESTARTS_WINDOW);
         failures.push_back(now);
-        let nth = failures.len();
+        let nth = u32::try_from(failures.len()).unwrap_or(u32::MAX);
         if nth > RESTARTS_MAX {
             failures.clear();
             return None;

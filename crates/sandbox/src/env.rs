@@ -24,12 +24,18 @@ use super::inbox::Inboxes;
 
 /// Name and version of the sandbox's sanctions list in verdicts.
 const SANCTIONS_LIST: (&str, &str) = ("sandbox", "1");
+/// Maximum distance between the blocks of an advance, so that the chain never counts as down.
+const SPACING_SECS: u64 = 15;
+/// Longest advance in one step.
+pub const ADVANCE_SECS_MAX: u64 = 31 * 24 * 3600;
 
 /// The simulated environment.
 #[derive(Debug)]
 pub struct SandboxEnv {
     chains: BTreeMap<Chain, Arc<SandboxChain>>,
-    clock: SandboxClock,
+    clock: Clock,
+    /// File of the clock's offset. The lock serialises advances.
+    clock_file: Mutex<PathBuf>,
     inboxes: Inboxes,
     accounts: Arc<Accounts>,
 }
@@ -46,8 +52,14 @@ impl SandboxEnv {
             }
         }));
         let chains: BTreeMap<_, _> = chains.await?.into_iter().collect();
-        let clock = SandboxClock::open(folder.clock(), chains.values()).await?;
-        Ok(Self { chains, clock, inboxes: Inboxes::default(), accounts })
+        let file = folder.clock();
+        let Stored { offset_secs } = read_json(&file)?.unwrap_or_default();
+        // Advances chains that are behind it, for example after a stop during an advance.
+        bring_up_to(offset_secs, chains.values()).await?;
+        let offset_ms = i64::try_from(offset_secs).ok().and_then(|secs| secs.checked_mul(1_000));
+        let offset_ms = offset_ms.with_context(|| format!("{} is damaged", file.display()))?;
+        let clock = Clock::with_offset_ms(offset_ms);
+        Ok(Self { chains, clock, clock_file: Mutex::new(file), inboxes: Inboxes::default(), accounts })
     }
 
     /// Returns a chain.
@@ -61,8 +73,8 @@ impl SandboxEnv {
         self.chains.iter().map(|(chain, running)| (*chain, running))
     }
 
-    /// The clock.
-    pub fn clock(&self) -> &SandboxClock {
+    /// The service's clock.
+    pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
@@ -71,9 +83,19 @@ impl SandboxEnv {
         &self.inboxes
     }
 
-    /// Advances the service and the chains. Returns the new offset in seconds.
+    /// Advances the service and the chains by `secs`, at most [`ADVANCE_SECS_MAX`]. Returns the new offset in seconds.
+    ///
+    /// The order is: store the offset, advance the chains, advance the service. The service therefore never sees a
+    /// chain that appears stalled.
     pub async fn advance(&self, secs: u64) -> anyhow::Result<u64> {
-        self.clock.advance(secs, self.chains.values()).await
+        let file = self.clock_file.lock().await;
+        let secs = secs.min(ADVANCE_SECS_MAX);
+        let before = u64::try_from(self.clock.offset_ms() / 1_000).unwrap_or(0);
+        let offset_secs = before.saturating_add(secs);
+        write_json(&file, &Stored { offset_secs })?;
+        bring_up_to(offset_secs, self.chains.values()).await?;
+        self.clock.advance_secs(i64::try_from(secs)?);
+        Ok(offset_secs)
     }
 
     /// Chain setups for the service, over the chains' JSON-RPC including its injected faults.
@@ -95,7 +117,7 @@ impl SandboxEnv {
     pub fn screener(&self) -> ListScreener {
         let (name, version) = SANCTIONS_LIST;
         let listed = domain_address(self.accounts.sanctioned.address());
-        ListScreener::new(name, version, [listed], self.clock.clock().clone())
+        ListScreener::new(name, version, [listed], self.clock.clone())
     }
 
     /// Completes pending work of the chains and closes their files.
@@ -104,54 +126,10 @@ impl SandboxEnv {
     }
 }
 
-/// Maximum distance between the blocks of an advance, so that the chain never counts as down.
-const SPACING_SECS: u64 = 15;
-/// Longest advance in one step.
-pub const ADVANCE_SECS_MAX: u64 = 31 * 24 * 3600;
-
-/// The clock and the file of its offset.
-#[derive(Debug)]
-pub struct SandboxClock {
-    clock: Clock,
-    file: PathBuf,
-    /// Serialises advances.
-    turn: Mutex<()>,
-}
-
+/// The file of the clock's offset.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Stored {
     offset_secs: u64,
-}
-
-impl SandboxClock {
-    /// Reads the offset from `file` and advances chains that are behind it, for example after a stop during an advance.
-    pub async fn open(file: PathBuf, chains: impl Iterator<Item = &Arc<SandboxChain>>) -> anyhow::Result<Self> {
-        let Stored { offset_secs } = read_json(&file)?.unwrap_or_default();
-        bring_up_to(offset_secs, chains).await?;
-        let offset_ms = i64::try_from(offset_secs).ok().and_then(|secs| secs.checked_mul(1_000));
-        let offset_ms = offset_ms.with_context(|| format!("{} is damaged", file.display()))?;
-        Ok(Self { clock: Clock::with_offset_ms(offset_ms), file, turn: Mutex::default() })
-    }
-
-    /// The service's clock.
-    pub fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    /// Advances the service and the chains by `secs`, at most [`ADVANCE_SECS_MAX`]. Returns the new offset in seconds.
-    ///
-    /// The order is: store the offset, advance the chains, advance the service. The service therefore never sees a
-    /// chain that appears stalled.
-    pub async fn advance(&self, secs: u64, chains: impl Iterator<Item = &Arc<SandboxChain>>) -> anyhow::Result<u64> {
-        let _turn = self.turn.lock().await;
-        let secs = secs.min(ADVANCE_SECS_MAX);
-        let before = u64::try_from(self.clock.offset_ms() / 1_000).unwrap_or(0);
-        let offset_secs = before.saturating_add(secs);
-        write_json(&self.file, &Stored { offset_secs })?;
-        bring_up_to(offset_secs, chains).await?;
-        self.clock.advance_secs(i64::try_from(secs)?);
-        Ok(offset_secs)
-    }
 }
 
 async fn bring_up_to(offset_secs: u64, chains: impl Iterator<Item = &Arc<SandboxChain>>) -> anyhow::Result<()> {

@@ -59,16 +59,6 @@ impl Folder {
         &self.path
     }
 
-    /// Path of the embedded database.
-    pub fn database(&self) -> PathBuf {
-        database_file(&self.path)
-    }
-
-    /// Path of the secrets; readable by the owner only.
-    pub fn keys(&self) -> PathBuf {
-        keys_file(&self.path)
-    }
-
     /// Path of a chain's blocks.
     pub fn chain(&self, chain: Chain) -> PathBuf {
         self.path.join(format!("{chain}.chain"))
@@ -99,7 +89,7 @@ pub fn documents_folder(folder: &Path) -> PathBuf {
     folder.join("documents")
 }
 
-/// Path of the secrets in a data folder.
+/// Path of the secrets in a data folder; readable by the owner only.
 pub fn keys_file(folder: &Path) -> PathBuf {
     folder.join("keys.json")
 }
@@ -161,13 +151,14 @@ mod tests {
     fn removes_an_ephemeral_folder() {
         let folder = Folder::ephemeral().unwrap();
         let path = folder.path().to_owned();
-        write_json(&folder.keys(), &"secret").unwrap();
+        let keys = keys_file(&path);
+        write_json(&keys, &"secret").unwrap();
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            assert_eq!(fs::metadata(folder.keys()).unwrap().permissions().mode() & 0o777, 0o600);
+            assert_eq!(fs::metadata(&keys).unwrap().permissions().mode() & 0o777, 0o600);
         }
-        assert_eq!(read_json::<String>(&folder.keys()).unwrap().unwrap(), "secret");
+        assert_eq!(read_json::<String>(&keys).unwrap().unwrap(), "secret");
         drop(folder);
         assert!(!path.exists());
     }

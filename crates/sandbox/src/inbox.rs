@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use axum::http::HeaderMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use hmac::{Hmac, KeyInit, Mac};
@@ -69,16 +70,6 @@ pub struct InboxEntry {
     pub owner: Option<String>,
 }
 
-impl InboxEntry {
-    fn is_for(&self, psp_id: &str) -> bool {
-        self.owner.as_deref() == Some(psp_id)
-    }
-
-    fn is_anothers(&self, psp_id: &str) -> bool {
-        self.owner.as_deref().is_some_and(|owner| owner != psp_id)
-    }
-}
-
 /// The maximum number of inboxes is reached.
 #[derive(Debug)]
 pub struct Full;
@@ -110,7 +101,7 @@ impl Inboxes {
         let inner = self.inner.lock();
         let Some(inbox) = inner.by_name.get(name) else { return (0, Vec::new()) };
         let from = inbox.entries.partition_point(|entry| entry.number <= after);
-        let own = inbox.entries.range(from..).filter(|entry| entry.is_for(psp_id));
+        let own = inbox.entries.range(from..).filter(|entry| entry.owner.as_deref() == Some(psp_id));
         (inbox.received, own.take(limit).cloned().collect())
     }
 
@@ -121,7 +112,7 @@ impl Inboxes {
         let Some(inbox) = by_name.get_mut(name) else { return };
         let mut taken_out = 0;
         inbox.entries.retain(|entry| {
-            let stays = entry.is_anothers(psp_id);
+            let stays = entry.owner.as_deref().is_some_and(|owner| owner != psp_id);
             taken_out += if stays { 0 } else { entry.bytes };
             stays
         });
@@ -132,21 +123,15 @@ impl Inboxes {
     }
 }
 
-/// The three headers of a signed webhook.
-#[derive(Debug, Clone, Copy)]
-pub struct Signed<'a> {
-    /// `webhook-id`.
-    pub id: Option<&'a str>,
-    /// `webhook-timestamp`.
-    pub timestamp: Option<&'a str>,
-    /// `webhook-signature`.
-    pub signature: Option<&'a str>,
-}
+/// Header with the id of the event.
+pub const HEADER_ID: &str = "webhook-id";
 
 /// Verifies a webhook with an endpoint's secrets (`whsec_...`, the current one and a previous one that is still valid).
 /// Standard Webhooks, version 1: base64 of HMAC-SHA256 over `id.timestamp.body`.
-pub fn verify(signed: Signed<'_>, body: &[u8], secrets: &[String], now: Timestamp) -> Result<(), &'static str> {
-    let (Some(id), Some(timestamp), Some(signature)) = (signed.id, signed.timestamp, signed.signature) else {
+pub fn verify(headers: &HeaderMap, body: &[u8], secrets: &[String], now: Timestamp) -> Result<(), &'static str> {
+    let [id, timestamp, signature] =
+        [HEADER_ID, "webhook-timestamp", "webhook-signature"].map(|name| text(headers, name));
+    let (Some(id), Some(timestamp), Some(signature)) = (id, timestamp, signature) else {
         return Err("a signature header is missing");
     };
     let sent: i64 = timestamp.parse().map_err(|_| "the timestamp is not a number")?;
@@ -174,6 +159,11 @@ pub fn verify(signed: Signed<'_>, body: &[u8], secrets: &[String], now: Timestam
     Err("no signature is by the endpoint's secret")
 }
 
+/// Returns the value of a header, if it is text.
+pub fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,21 +175,23 @@ mod tests {
         let body = br#"{"test": 2432232314}"#;
         let now = Timestamp::from_secs(1_614_265_330);
         let signature = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
-        let signed = Signed {
-            id: Some("msg_p5jXN8AQM9LWM0D4loKWxJek"),
-            timestamp: Some("1614265330"),
-            signature: Some(signature),
+        let headers = |id: &str, signature: &str| {
+            let values = [(HEADER_ID, id), ("webhook-timestamp", "1614265330"), ("webhook-signature", signature)];
+            values.into_iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
         };
-        assert_eq!(verify(signed, body, &secrets, now), Ok(()));
-        let several = format!("v1,AAAA {signature}");
-        assert_eq!(verify(Signed { signature: Some(&several), ..signed }, body, &secrets, now), Ok(()));
-        assert!(verify(signed, b"{}", &secrets, now).is_err());
-        assert!(verify(Signed { id: Some("other"), ..signed }, body, &secrets, now).is_err());
-        assert!(verify(Signed { id: None, ..signed }, body, &secrets, now).is_err());
-        assert!(verify(signed, body, &secrets, now.plus_secs(TOLERANCE_SECS + 1)).is_err());
-        assert!(verify(signed, body, &[], now).is_err());
+        let id = "msg_p5jXN8AQM9LWM0D4loKWxJek";
+        let signed: HeaderMap = headers(id, signature);
+        assert_eq!(verify(&signed, body, &secrets, now), Ok(()));
+        assert_eq!(verify(&headers(id, &format!("v1,AAAA {signature}")), body, &secrets, now), Ok(()));
+        assert!(verify(&signed, b"{}", &secrets, now).is_err());
+        assert!(verify(&headers("other", signature), body, &secrets, now).is_err());
+        let mut without_id = signed.clone();
+        without_id.remove(HEADER_ID);
+        assert!(verify(&without_id, body, &secrets, now).is_err());
+        assert!(verify(&signed, body, &secrets, now.plus_secs(TOLERANCE_SECS + 1)).is_err());
+        assert!(verify(&signed, body, &[], now).is_err());
         let other = ["whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA".to_owned()];
-        assert!(verify(signed, body, &other, now).is_err());
+        assert!(verify(&signed, body, &other, now).is_err());
     }
 
     fn entry(number: u64, bytes: usize, owner: Option<&str>) -> InboxEntry {

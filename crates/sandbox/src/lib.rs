@@ -15,5 +15,4 @@ pub use chain::{Accounts, FOUNDATION_BLOCKS, Payer, SandboxChain, TRANSFER_MAX, 
 pub use discovery::{SharedChains, announce};
 pub use env::{ADVANCE_SECS_MAX, SandboxEnv};
 pub use folder::{DEFAULT_FOLDER, Folder, database_file, documents_folder, keys_file, read_json, write_json};
-pub use inbox::{Inboxes, Signed, verify as verify_signature};
 pub use routes::SandboxHost;

@@ -324,7 +324,8 @@ const SECRET_PREFIX: &str = "whsec_";
 const SECRET_BYTES: usize = 32;
 
 /// A signing secret. `Debug` does not reveal it.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Secret")]
 pub struct Secret {
     key: Vec<u8>,
 }
@@ -357,12 +358,6 @@ impl Secret {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC accepts a key of any length");
         mac.update(format!("{event_id}.{timestamp_secs}.{body}").as_bytes());
         format!("v1,{}", BASE64.encode(mac.finalize().into_bytes()))
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret")
     }
 }
 

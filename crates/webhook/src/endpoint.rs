@@ -256,8 +256,8 @@ impl Endpoint {
         let target = match (row, secrets) {
             (Some(row), Some(Ok(secrets))) => Some(Arc::new(Target { url: row.url, secrets })),
             (_, Some(Err(error))) => {
-                tracing::error!(psp.id = %self.psp_id, %error, "the signing secret of {} does not open", self.psp_id);
-                state.held_by = Some("the signing secret does not open with this key");
+                tracing::error!(psp.id = %self.psp_id, %error, "the signing secret of {} cannot be decrypted with the current master key", self.psp_id);
+                state.held_by = Some("the signing secret cannot be decrypted with the current master key");
                 state.target = Some((None, Instant::now()));
                 return Ok(None);
             }

@@ -8,31 +8,18 @@ use super::queue::Backlog;
 
 payferry_runtime::metrics! {
     Counter ATTEMPTS = "payferry_webhook_attempts_total",
-        "Attempts at deliveries, by the delivery's state afterwards.";
+        "Attempts at deliveries, by the delivery's state afterwards.",
+        exported by "outcome" in ["delivered", "failed", "exhausted"];
     Histogram(Seconds) ATTEMPT_SECONDS = "payferry_webhook_attempt_seconds",
-        "Time from the start of an attempt to the receiver's answer.";
+        "Time from the start of an attempt to the receiver's answer.", exported;
     Gauge BACKLOG = "payferry_webhook_backlog_deliveries",
         "Deliveries that wait for their first attempt (queued) or for a retry (failed), of PSPs with an endpoint; \
-         at most 10,000 are counted of each PSP.";
+         at most 10,000 are counted of each PSP.", exported by "status" in ["queued", "failed"];
     Gauge(Seconds) OLDEST = "payferry_webhook_oldest_due_seconds",
-        "Time since the delivery that has been due for longest became due.";
-    Gauge UNDER_WAY = "payferry_webhook_attempts_under_way", "Attempts in progress.";
+        "Time since the delivery that has been due for longest became due.", exported;
+    Gauge UNDER_WAY = "payferry_webhook_attempts_under_way", "Attempts in progress.", exported;
     Gauge BREAKERS_OPEN = "payferry_webhook_breakers_open",
-        "Endpoints that receive only probes because they kept failing.";
-}
-
-/// Registers the help texts, and exports every metric.
-pub(super) fn register() {
-    describe();
-    for outcome in ["delivered", "failed", "exhausted"] {
-        ATTEMPTS.register(&[("outcome", outcome)]);
-    }
-    for status in ["queued", "failed"] {
-        BACKLOG.register(&[("status", status)]);
-    }
-    for metric in [ATTEMPT_SECONDS, OLDEST, UNDER_WAY, BREAKERS_OPEN] {
-        metric.register(&[]);
-    }
+        "Endpoints that receive only probes because they kept failing.", exported;
 }
 
 /// Counts an attempt; the delivery is now `delivered`, `failed` or `exhausted`.

@@ -3,8 +3,8 @@
 //! Not here: writes. The commit of an event queues its rows, and recorded outcomes move them.
 
 use payferry_domain::PspId;
-use payferry_entities::Database;
-use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement, Value};
+use payferry_entities::{Database, find_all, query_all};
+use sea_orm::{DbErr, FromQueryResult, Value};
 
 /// Rows per page.
 pub(super) const PAGE: usize = 256;
@@ -62,7 +62,7 @@ const BACKLOG: &str = "SELECT \
 
 /// PSPs with deliveries that are neither delivered nor exhausted.
 pub(super) async fn psps_with_open(database: &Database) -> Result<Vec<PspId>, DbErr> {
-    let rows = database.reader().query_all_raw(statement(database, PSPS_WITH_OPEN, [])).await?;
+    let rows = query_all(database.reader(), PSPS_WITH_OPEN, []).await?;
     rows.iter()
         .map(|row| row.try_get_by_index::<String>(0)?.parse().map_err(|_| DbErr::Type("a PSP's id".to_owned())))
         .collect()
@@ -73,7 +73,7 @@ pub(super) async fn psps_with_open(database: &Database) -> Result<Vec<PspId>, Db
 pub(super) async fn first_attempts(database: &Database, psp: PspId, after: i64) -> Result<Vec<(Waiting, Due)>, DbErr> {
     let limit = i64::try_from(PAGE).unwrap_or(i64::MAX);
     let values = [psp.to_string().into(), after.into(), limit.into()];
-    let rows = database.reader().query_all_raw(statement(database, FIRST_ATTEMPTS, values)).await?;
+    let rows = query_all(database.reader(), FIRST_ATTEMPTS, values).await?;
     rows.iter().map(|row| Ok((Waiting::from_query_result(row, "")?, Due::from_query_result(row, "")?))).collect()
 }
 
@@ -87,14 +87,14 @@ pub(super) async fn retries_due(
 ) -> Result<Vec<Waiting>, DbErr> {
     let limit = i64::try_from(PAGE + under_way).unwrap_or(i64::MAX);
     let values = [psp.to_string().into(), now.into(), limit.into()];
-    Waiting::find_by_statement(statement(database, RETRIES_DUE, values)).all(database.reader()).await
+    find_all(database.reader(), RETRIES_DUE, values).await
 }
 
 /// Returns the time of the next retry after `now`, milliseconds since the epoch.
 pub(super) async fn next_retry_after(database: &Database, psp: PspId, now: i64) -> Result<Option<i64>, DbErr> {
     let values = [psp.to_string().into(), now.into()];
-    let row = database.reader().query_one_raw(statement(database, NEXT_RETRY, values)).await?;
-    row.map_or(Ok(None), |row| row.try_get_by_index(0))
+    let rows = query_all(database.reader(), NEXT_RETRY, values).await?;
+    rows.first().map_or(Ok(None), |row| row.try_get_by_index(0))
 }
 
 /// Returns the current rows of deliveries, with their bodies.
@@ -103,8 +103,7 @@ pub(super) async fn due(database: &Database, delivery_ids: &[String]) -> Result<
     // Few distinct lengths, so that the statements stay prepared.
     let places = delivery_ids.len().next_power_of_two();
     let values = delivery_ids.iter().chain(std::iter::repeat(last)).take(places).map(Value::from);
-    let statement = Statement::from_sql_and_values(database.backend(), due_sql(places), values);
-    Due::find_by_statement(statement).all(database.reader()).await
+    find_all(database.reader(), &due_sql(places), values).await
 }
 
 pub(super) fn due_sql(places: usize) -> String {
@@ -125,10 +124,5 @@ pub(super) struct Backlog {
 
 /// Counts all waiting deliveries; at most [`COUNTED_MAX`] per PSP and kind.
 pub(super) async fn backlog(database: &Database) -> Result<Backlog, DbErr> {
-    let found = Backlog::find_by_statement(statement(database, BACKLOG, [COUNTED_MAX.into()]));
-    Ok(found.one(database.reader()).await?.unwrap_or_default())
-}
-
-fn statement<const N: usize>(database: &Database, sql: &str, values: [Value; N]) -> Statement {
-    Statement::from_sql_and_values(database.backend(), sql, values)
+    Ok(find_all(database.reader(), BACKLOG, [COUNTED_MAX.into()]).await?.pop().unwrap_or_default())
 }

@@ -71,7 +71,8 @@ impl SenderContext {
 }
 
 /// Handle to the sender. A nudge never blocks; the next sweep makes up for a lost one.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("WebhookSender {{ under_way: {}, .. }}", context.under_way.len())]
 pub struct WebhookSender {
     actor: Mailbox<Message>,
     context: Arc<SenderContext>,
@@ -105,7 +106,7 @@ pub enum TestError {
     /// The database is not available.
     #[error("the database is not available: {0}")]
     Database(#[from] sea_orm::DbErr),
-    /// The stored secret does not open with this key.
+    /// The stored secret cannot be decrypted with the current master key.
     #[error(transparent)]
     Secret(#[from] endpoints::SecretError),
 }
@@ -131,7 +132,7 @@ impl WebhookSender {
         config: WebhookConfig,
     ) -> ActorResult<Self> {
         let client = client(&config)?;
-        metrics::register();
+        metrics::describe();
         let context = Arc::new(SenderContext {
             database,
             journal,
@@ -235,14 +236,6 @@ impl WebhookSender {
         Some((psp_id, view_of(&endpoint).await))
     }
 
-    /// Lets attempts in progress end, for at most [`STOP_PATIENCE`], and stops. Waiting deliveries stay queued.
-    pub async fn stop(self) {
-        let cell = self.actor.get_cell();
-        if cell.drain_and_wait(Some(STOP_PATIENCE + 2 * STOP_MARGIN)).await.is_err() {
-            cell.kill();
-        }
-    }
-
     #[cfg(test)]
     pub(super) fn stall_endpoint(&self, psp_id: PspId, time: Duration) {
         if let Some(endpoint) = self.context.running.get(&psp_id) {
@@ -259,12 +252,6 @@ impl WebhookSender {
 async fn view_of(endpoint: &Mailbox<endpoint::Message>) -> Option<EndpointView> {
     let patience_ms = u64::try_from(OBSERVE_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
     ractor::call_t!(endpoint, endpoint::Message::Observe, patience_ms).ok()
-}
-
-impl std::fmt::Debug for WebhookSender {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WebhookSender").field("under_way", &self.context.under_way.len()).finish_non_exhaustive()
-    }
 }
 
 struct Sender {

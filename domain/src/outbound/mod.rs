@@ -11,7 +11,7 @@ mod state;
 
 pub use decide::{Command, Event, Rejection, decide};
 use decide::{commit, evolve};
-pub use payload::{Announcement, payload};
+pub use payload::{OutboundAnnouncement, payload};
 pub use state::{FailureReason, Order, OutboundId, OutboundKind, OutboundStatus, OutboundTransfer};
 
 use serde::Serialize;
@@ -31,7 +31,7 @@ pub struct Transition {
     /// Events, in order.
     pub events: Vec<Event>,
     /// Public events, in order.
-    pub announcements: Vec<Announcement>,
+    pub announcements: Vec<OutboundAnnouncement>,
     /// Effects to run after the commit.
     pub effects: Vec<Effect>,
     /// True if the operation is to be queued.

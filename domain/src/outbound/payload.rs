@@ -15,7 +15,7 @@ use crate::time::Timestamp;
 /// One public event of an outbound transfer.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Announcement {
+pub struct OutboundAnnouncement {
     /// Name.
     pub name: EventName,
     /// Position in the event feed of the outbound transfer: 1, 2, 3, ... without gaps.
@@ -41,10 +41,10 @@ pub(super) fn announced(outbound: &OutboundTransfer, event: &Event) -> Option<Ev
 }
 
 /// Returns the announcement of an event. `after` is the outbound transfer directly after the event.
-pub(super) fn announcement(after: &OutboundTransfer, event: &Event, at: Timestamp) -> Option<Announcement> {
+pub(super) fn announcement(after: &OutboundTransfer, event: &Event, at: Timestamp) -> Option<OutboundAnnouncement> {
     let name = announced(after, event)?;
     let tx_hash = if let Event::Sent { tx_hash, .. } = event { Some(*tx_hash) } else { None };
-    Some(Announcement { name, sequence: after.sequence, at, status: after.status, tx_hash })
+    Some(OutboundAnnouncement { name, sequence: after.sequence, at, status: after.status, tx_hash })
 }
 
 /// Body of an event of an outbound transfer: a flat object without inapplicable fields.
@@ -72,7 +72,7 @@ struct Body<'a> {
 /// Returns the body of `announcement`, as it is signed and sent. `outbound` is the state after the commit.
 pub fn payload(
     outbound: &OutboundTransfer,
-    announcement: &Announcement,
+    announcement: &OutboundAnnouncement,
     event_id: EventId,
 ) -> Result<String, serde_json::Error> {
     let order = &outbound.order;

@@ -1,8 +1,8 @@
 //! State of an outbound transfer: plain data, stored as one JSON column.
 
-use std::fmt;
 use std::str::FromStr;
 
+use derive_more::Display;
 use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
@@ -49,7 +49,7 @@ named! {
 }
 
 /// Id of a payout or a withdrawal. The prefix shows the kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Display, SerializeDisplay, DeserializeFromStr)]
 pub enum OutboundId {
     /// `po_`
     Payout(PayoutId),
@@ -71,15 +71,6 @@ impl OutboundId {
         match self {
             Self::Payout(id) => OperationId::payout_of(id),
             Self::Withdrawal(id) => OperationId::withdrawal_of(id),
-        }
-    }
-}
-
-impl fmt::Display for OutboundId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Payout(id) => id.fmt(f),
-            Self::Withdrawal(id) => id.fmt(f),
         }
     }
 }

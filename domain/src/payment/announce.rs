@@ -3,9 +3,9 @@
 //!
 //! Not here: signatures, headers, delivery.
 
-use std::fmt;
 use std::str::FromStr;
 
+use derive_more::Display;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
@@ -200,11 +200,13 @@ fn transaction(after: &Payment, event: &Event) -> Option<Hash32> {
 }
 
 /// Events that an endpoint subscribes to: all (`*`), a family (`payment.*`), or one name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, SerializeDisplay, DeserializeFromStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, SerializeDisplay, DeserializeFromStr)]
 pub enum EventPattern {
     /// `*`
+    #[display("*")]
     All,
     /// Every event of a family. The family is the part of the name before the dot, such as `payment`.
+    #[display("{_0}.*")]
     Family(&'static str),
     /// One event.
     One(EventName),
@@ -241,16 +243,6 @@ impl FromStr for EventPattern {
             return known.map(Self::Family).ok_or(UnknownName { expected });
         }
         text.parse().map(Self::One).map_err(|_| UnknownName { expected })
-    }
-}
-
-impl fmt::Display for EventPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::All => f.write_str("*"),
-            Self::Family(family) => write!(f, "{family}.*"),
-            Self::One(name) => f.write_str(name.as_str()),
-        }
     }
 }
 

@@ -190,10 +190,10 @@ pub enum Rejection {
     #[error("there are no funds to refund")]
     NothingToRefund,
     /// The amount exceeds the refundable amount, or is not positive.
-    #[error("{asked} cannot be refunded: at most {refundable} can")]
+    #[error("{requested} cannot be refunded: at most {refundable} can")]
     RefundTooLarge {
         /// Requested amount.
-        asked: Amount,
+        requested: Amount,
         /// Refundable amount.
         refundable: Amount,
     },

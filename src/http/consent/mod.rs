@@ -1,26 +1,24 @@
 //! A customer's consent to the terms of service: the link that a PSP requests
-//! (`POST /api/v1/customers/{customer_id}/service-consent`), and the terms behind it.
+//! (`POST /api/v1/customers/{customer_id}/service-consent`).
 //!
 //! The link is the only credential: the customer just clicks to accept. The page is in `pages::consent`.
 
 pub mod link;
-mod terms;
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_domain::CustomerId;
 use payferry_domain::customer::Rejection;
 use payferry_httpkit::{Answer, ApiError, Customers, Path, Problem};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
-use payferry_journal::customers::{CustomerChangeError, Opened};
 use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
 
+use super::customers;
 use super::state::ChangeOf;
+use crate::http::lists::DateTime;
 
 pub use link::LINK_SECS;
-pub use terms::{ConsentTerms, TERMS_BYTES_MAX, TermsError};
 
 /// State of a customer's consent.
 #[derive(Serialize, ToSchema)]
@@ -34,16 +32,14 @@ pub enum ConsentAnswer {
         #[schema(example = "https://pay.example/consent?token=cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3.1700086400000.9f...")]
         url: String,
         /// When the link expires: 24 hours after its creation.
-        #[schema(format = "date-time")]
-        expires_at: String,
+        expires_at: DateTime,
     },
     /// The customer has accepted.
     Accepted {
         /// Meaning of the state.
         message: &'static str,
         /// When the customer accepted.
-        #[schema(format = "date-time")]
-        accepted_at: String,
+        accepted_at: DateTime,
     },
 }
 
@@ -57,34 +53,32 @@ pub enum ConsentAnswer {
     params(("customer_id" = String, Path, description = "The id from its creation.")),
     responses(
         (status = 200, description = "A link, or the time of acceptance.", body = ConsentAnswer),
-        (status = 404, description = "There is none with this id.", body = Problem),
         (status = 409, description = "`customer_inactive`.", body = Problem),
     ),
 )]
 pub async fn request(parts: ChangeOf<Customers>) -> Result<Response, ApiError> {
     let (State(app), Path(customer_id), request) = parts;
-    let id: CustomerId = customer_id.parse().map_err(|_| ApiError::NotFound("customer"))?;
-    let opened = Opened::find(app.database(), id, Some(request.psp_id)).await?;
+    let opened = customers::open(&app, request.psp_id, &customer_id).await?;
     let customer = opened.customer();
     if !customer.is_active {
-        return Err(CustomerChangeError::Rejected(Rejection::CustomerInactive).into());
+        return Err(Rejection::CustomerInactive.into());
     }
     let now = app.clock().now();
     let answer = if let Some(at) = customer.tos_accepted_at {
         let message = "The customer has already accepted the terms of service.";
-        ConsentAnswer::Accepted { message, accepted_at: at.to_string() }
+        ConsentAnswer::Accepted { message, accepted_at: at.into() }
     } else {
-        let (token, expires_at) = link::issue(app.sealer(), id, now);
+        let (token, expires_at) = link::issue(app.sealer(), customer.id, now);
         let entry = NewAuditEntry {
             action: "customer.consent_requested".to_owned(),
             psp_id: Some(request.psp_id),
-            subject: id.to_string(),
+            subject: customer.id.to_string(),
             detail: json!({ "expires_at": expires_at }),
         };
         audit::append(opened.transaction(), &Actor::ApiKey(request.key_id), now, vec![entry]).await?;
         let message = "Send the customer to this link to accept the terms of service.";
         let url = app.url(&format!("/consent?token={token}"));
-        ConsentAnswer::Pending { message, url, expires_at: expires_at.to_string() }
+        ConsentAnswer::Pending { message, url, expires_at: expires_at.into() }
     };
     request.idempotency.commit(&app, opened.into_transaction(), Answer::ok(&answer)?).await
 }

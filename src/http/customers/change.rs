@@ -36,7 +36,6 @@ pub struct UpdateRequest {
     request_body = UpdateRequest,
     responses(
         (status = 200, description = "The record.", body = CustomerAnswer),
-        (status = 404, description = "There is none with this id.", body = Problem),
         (status = 409, description = "`customer_inactive`: the customer is deactivated.", body = Problem),
         (status = 422, description = "The number is not valid, or other fields were given: all are named.", body = Problem),
     ),
@@ -84,7 +83,6 @@ fn phone_number(body: &Fields<'_>) -> Option<String> {
     params(("customer_id" = String, Path, description = "The id from its creation.")),
     responses(
         (status = 200, description = "The record, with `is_active` false and its `wallet_address`.", body = CustomerAnswer),
-        (status = 404, description = "There is none with this id.", body = Problem),
     ),
 )]
 pub async fn deactivate(parts: OneOf<Customers>) -> Result<Answer, ApiError> {

@@ -1,17 +1,17 @@
 //! `GET /api/v1/customers` and `GET /api/v1/customers/{customer_id}`.
 
 use axum::extract::State;
-use axum::http::Uri;
 use payferry_accounts::contains;
 use payferry_entities::customers::{Column, Entity};
-use payferry_httpkit::{Answer, ApiError, Caller, Fault, Path, Problem, QueryFields, Read};
+use payferry_httpkit::{Answer, ApiError, Fault, Path, Read};
 use sea_orm::{ColumnTrait, Condition, DerivePartialModel, EntityTrait, QueryFilter};
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{CustomerRecord, own};
-use crate::http::lists::{PageParams, iso, read_page, text};
-use crate::http::state::{AppState, OneOf};
+use crate::http::lists::{DateTime, PageParams, read_page, text};
+use crate::http::openapi::UnreadableQuery;
+use crate::http::state::{ListOf, OneOf};
 
 /// A customer in lists: the columns without the encrypted ones.
 #[derive(Serialize, ToSchema, DerivePartialModel)]
@@ -22,13 +22,9 @@ pub struct CustomerSummary {
     #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
     pub id: String,
     /// ISO 8601.
-    #[serde(serialize_with = "iso")]
-    #[schema(value_type = String, format = "date-time")]
-    pub created_at: i64,
+    pub created_at: DateTime,
     /// ISO 8601.
-    #[serde(serialize_with = "iso")]
-    #[schema(value_type = String, format = "date-time")]
-    pub updated_at: i64,
+    pub updated_at: DateTime,
     /// ISO 3166-1 alpha-3.
     #[schema(example = "USA")]
     pub country: String,
@@ -77,21 +73,17 @@ pub struct CustomerList {
 #[utoipa::path(
     get, path = "/api/v1/customers", tag = "Customers", operation_id = "listCustomers",
     params(CustomerFilters, PageParams),
-    responses(
-        (status = 200, description = "A page of customers.", body = CustomerList),
-        (status = 400, description = "Parameters that cannot be read, all named.", body = Problem),
-    ),
+    responses((status = 200, description = "A page of customers.", body = CustomerList), UnreadableQuery),
 )]
-pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
-    let mut query = QueryFields::of(&uri);
+pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
+    let (State(app), caller, mut query) = parts;
     let backend = app.database().backend();
     let contains = |search: String| contains(backend, Column::EmailSearch, search.to_lowercase());
     let wanted = Condition::all()
         .add(Column::PspId.eq(caller.psp_id.to_string()))
         .add_option(query.optional("search", text).map(contains))
         .add_option(query.optional("status", is_active).map(|is_active| Column::IsActive.eq(is_active)));
-    let page = query.page();
-    query.finish()?;
+    let page = query.finish_page()?;
     let (total, customers) =
         read_page(app.database(), Entity::find().filter(wanted), [Column::CreatedAt, Column::Id], page).await?;
     Answer::ok(&CustomerList { message: "Customers", total, limit: page.limit, offset: page.offset, customers })
@@ -121,10 +113,7 @@ pub struct CustomerAnswer {
 #[utoipa::path(
     get, path = "/api/v1/customers/{customer_id}", tag = "Customers", operation_id = "getCustomer",
     params(("customer_id" = String, Path, description = "The id from its creation.")),
-    responses(
-        (status = 200, description = "The customer.", body = CustomerAnswer),
-        (status = 404, description = "There is none with this id.", body = Problem),
-    ),
+    responses((status = 200, description = "The customer.", body = CustomerAnswer)),
 )]
 pub async fn get(parts: OneOf<Read>) -> Result<Answer, ApiError> {
     let (State(app), caller, Path(customer_id)) = parts;

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 use super::details::{PaymentDetails, StoredPaymentDetails};
 use super::particulars::{BusinessParticulars, Particulars};
 use super::values::PostalAddress;
+use crate::http::lists::DateTime;
 use crate::http::state::AppShared;
 
 record! {
@@ -53,8 +54,7 @@ record! {
         #[serde(skip_serializing_if = "Option::is_none")]
         rejection_reasons: Option<Vec<String>> = reasons,
         /// When the customer accepted the terms of service.
-        #[schema(format = "date-time")]
-        tos_accepted_at: Option<String> = row.tos_accepted_at.map(|at| Timestamp(at).to_string()),
+        tos_accepted_at: Option<DateTime> = row.tos_accepted_at.map(DateTime),
         first_name: String = particulars.first_name,
         last_name: String = particulars.last_name,
         /// The date of birth at midnight, UTC.
@@ -81,10 +81,8 @@ record! {
         payment_details: Option<PaymentDetailsRecord> = payment_details,
         #[serde(flatten, skip_serializing_if = "Option::is_none")]
         deactivated: Option<DeactivatedRecord> = deactivated,
-        #[schema(format = "date-time")]
-        created_at: String = Timestamp(row.created_at).to_string(),
-        #[schema(format = "date-time")]
-        updated_at: String = Timestamp(row.updated_at).to_string(),
+        created_at: DateTime = DateTime(row.created_at),
+        updated_at: DateTime = DateTime(row.updated_at),
     }
 }
 
@@ -118,10 +116,8 @@ record! {
     struct PaymentDetailsRecord {
         #[serde(flatten)]
         details: PaymentDetails = StoredPaymentDetails::open(app.sealer(), row)?.details,
-        #[schema(format = "date-time")]
-        created_at: String = Timestamp(row.created_at).to_string(),
-        #[schema(format = "date-time")]
-        updated_at: String = Timestamp(row.updated_at).to_string(),
+        created_at: DateTime = DateTime(row.created_at),
+        updated_at: DateTime = DateTime(row.updated_at),
     }
 }
 

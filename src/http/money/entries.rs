@@ -1,19 +1,19 @@
 //! `GET /ledger/entries`.
 
 use axum::extract::State;
-use axum::http::Uri;
-use payferry_domain::{Address, Amount, Timestamp};
+use payferry_domain::{Address, Amount};
 use payferry_entities::Database;
 use payferry_entities::ledger_postings::{Column, Entity, Model};
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::{Answer, ApiError, Caller, Fault, Problem, QueryFields, Read};
+use payferry_httpkit::{Answer, ApiError, Fault};
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::span::Span;
-use crate::http::lists::{moment, text};
-use crate::http::state::AppState;
+use crate::http::lists::{DateTime, moment, text};
+use crate::http::openapi::UnreadableQuery;
+use crate::http::state::ListOf;
 
 /// The highest total that is counted.
 pub const TOTAL_MAX: u64 = 10_000;
@@ -41,8 +41,7 @@ record! {
         token_address: String = token_address,
         /// Evidence: a transaction, a refund, or another id.
         reference: String = row.reference,
-        #[schema(format = "date-time")]
-        at: String = Timestamp(row.at).to_string(),
+        at: DateTime = DateTime(row.at),
     }
 }
 
@@ -73,23 +72,16 @@ pub struct EntryList {
         ("limit" = Option<u64>, Query, description = "1 to 200; default 50."),
         ("offset" = Option<u64>, Query, description = "Items to skip."),
     ),
-    responses(
-        (status = 200, description = "A page, oldest first.", body = EntryList),
-        (status = 400, description = "Parameters that cannot be read, all named.", body = Problem),
-    ),
+    responses((status = 200, description = "A page, oldest first.", body = EntryList), UnreadableQuery),
 )]
-pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
-    let mut query = QueryFields::of(&uri);
+pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
+    let (State(app), caller, mut query) = parts;
     let position =
         |text: &str| text.parse::<i64>().map_err(|_| Fault::new("invalid_value", "must be the position of an entry"));
     let after = query.optional("after", position);
     let subject = query.optional("subject", text);
     let (from, to) = (query.optional("from", moment), query.optional("to", moment));
-    let page = query.page();
-    if after.is_some() && page.offset > 0 {
-        query.fault("offset", Fault::new("not_with_after", "cannot be combined with `after`"));
-    }
-    query.finish()?;
+    let page = query.finish_page_after(after.as_ref())?;
     let span = Span::of(app.database(), caller.psp_id, from, to).await?;
     let wanted = Condition::all()
         .add(Column::PspId.eq(caller.psp_id.to_string()))

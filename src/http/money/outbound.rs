@@ -2,7 +2,6 @@
 //! `/withdrawals`.
 
 use axum::extract::State;
-use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use payferry_actors::pauses::Scope;
 use payferry_actors::{OrderError, OutboundOrder};
@@ -13,7 +12,7 @@ use payferry_entities::payment_details;
 use payferry_entities::sendings::{Column, Entity, Model};
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::{
-    Answer, ApiError, Caller, Fields, Money, PageQuery, Path, Problem, QueryFields, Read, Submission, read,
+    Answer, ApiError, Fields, Money, PageQuery, Path, Problem, QueryFields, Read, Submission, read,
 };
 use payferry_journal::outbound::outbound_of;
 use payferry_journal::psps::wallets::withdrawal_wallet;
@@ -24,9 +23,9 @@ use serde_json::{Map, Value};
 use tracing::Instrument;
 use utoipa::ToSchema;
 
-use crate::http::lists::read_page;
+use crate::http::lists::{DateTime, read_page};
 use crate::http::payments::initiate::{check_customer, metadata};
-use crate::http::state::{AppShared, AppState, OneOf};
+use crate::http::state::{AppShared, AppState, ListOf, OneOf};
 
 record! {
     /// The current record of an outbound transfer.
@@ -62,11 +61,9 @@ record! {
         failure: Option<String> = outbound.failure.clone(),
         #[schema(value_type = Option<Object>)]
         metadata: Option<Map<String, Value>> = order.metadata.clone(),
-        #[schema(format = "date-time")]
-        created_at: String = order.created_at.to_string(),
+        created_at: DateTime = order.created_at.into(),
         /// When it was sent or failed.
-        #[schema(format = "date-time")]
-        finished_at: Option<String> = outbound.finished_at.map(|at| at.to_string()),
+        finished_at: Option<DateTime> = outbound.finished_at.map(DateTime::from),
     }
 }
 
@@ -95,8 +92,8 @@ impl OrderRequest {
 pub(super) async fn wallet_of(app: &AppShared, customer_id: CustomerId) -> Result<Address, ApiError> {
     let details = payment_details::Entity::find_by_id(customer_id.to_string()).one(app.database().reader()).await?;
     let Some(wallet) = details.and_then(|details| details.wallet_address) else {
-        let detail = "The customer has no wallet; add one to the payment details.".to_owned();
-        return Err(ApiError::Conflict("customer_without_wallet", detail, Vec::new()));
+        let detail = "The customer has no wallet; add one to the payment details.";
+        return Err(ApiError::conflict("customer_without_wallet", detail));
     };
     wallet.parse().map_err(ApiError::internal)
 }
@@ -104,7 +101,7 @@ pub(super) async fn wallet_of(app: &AppShared, customer_id: CustomerId) -> Resul
 /// Refuses an address whose money would be lost: the zero address, a token contract, or one of the service's own.
 pub(super) async fn check_suitable(app: &AppShared, to: Address) -> Result<(), ApiError> {
     let Some(unsuitable) = app.system.unsuitable(to).await? else { return Ok(()) };
-    Err(ApiError::Conflict("wallet_unsuitable", format!("The wallet {unsuitable}."), Vec::new()))
+    Err(ApiError::conflict("wallet_unsuitable", format!("The wallet {unsuitable}.")))
 }
 
 /// Refuses new orders of a paused account.
@@ -157,16 +154,14 @@ async fn page(
     app: &AppShared,
     psp_id: PspId,
     kind: OutboundKind,
-    uri: &Uri,
+    mut query: QueryFields,
 ) -> Result<(PageQuery, u64, Vec<SendingRecord>), ApiError> {
-    let mut query = QueryFields::of(uri);
     let status = |text: &str| read::name::<OutboundStatus>(&text.into(), "pending, sent, failed");
     let wanted = Condition::all()
         .add(Column::PspId.eq(psp_id.to_string()))
         .add(Column::Kind.eq(kind.as_str()))
         .add_option(query.optional("status", status).map(|status| Column::Status.eq(status.as_str())));
-    let page = query.page();
-    query.finish()?;
+    let page = query.finish_page()?;
     let (total, rows) =
         read_page(app.database(), Entity::find().filter(wanted), [Column::CreatedAt, Column::Id], page).await?;
     let record = |row: &Model| Ok(SendingRecord::of(&outbound_of(row)?));
@@ -244,8 +239,9 @@ pub struct PayoutList {
     ),
     responses((status = 200, description = "A page, newest first.", body = PayoutList)),
 )]
-pub async fn list_payouts(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
-    let (PageQuery { limit, offset }, total, payouts) = page(&app, caller.psp_id, OutboundKind::Payout, &uri).await?;
+pub async fn list_payouts(parts: ListOf) -> Result<Answer, ApiError> {
+    let (State(app), caller, query) = parts;
+    let (PageQuery { limit, offset }, total, payouts) = page(&app, caller.psp_id, OutboundKind::Payout, query).await?;
     Answer::ok(&PayoutList { message: "Payouts", total, limit, offset, payouts })
 }
 
@@ -253,10 +249,7 @@ pub async fn list_payouts(State(app): State<AppState>, caller: Caller<Read>, uri
 #[utoipa::path(
     get, path = "/payouts/{payout_id}", tag = "Money", operation_id = "getPayout",
     params(("payout_id" = String, Path, description = "The id from its creation.")),
-    responses(
-        (status = 200, description = "The payout.", body = SendingRecord),
-        (status = 404, description = "There is none with this id.", body = Problem),
-    ),
+    responses((status = 200, description = "The payout.", body = SendingRecord)),
 )]
 pub async fn get_payout(parts: OneOf<Read>) -> Result<Answer, ApiError> {
     let (State(app), caller, Path(id)) = parts;
@@ -303,7 +296,7 @@ pub async fn create_withdrawal(State(app): State<AppState>, request: Submission<
     let wallet = withdrawal_wallet(app.database(), request.psp_id, order_request.chain, app.clock().now());
     let Some(to) = wallet.await.map_err(WithdrawalWalletError::from)? else {
         let detail = "The operator has registered no withdrawal wallet for this account, or it is not effective yet.";
-        return Err(ApiError::Conflict("withdrawal_wallet_missing", detail.to_owned(), Vec::new()));
+        return Err(ApiError::conflict("withdrawal_wallet_missing", detail));
     };
     order(&app, &request, (OutboundId::Withdrawal(WithdrawalId::generate()), None, to), order_request).await
 }
@@ -328,9 +321,10 @@ pub struct WithdrawalList {
     ),
     responses((status = 200, description = "A page, newest first.", body = WithdrawalList)),
 )]
-pub async fn list_withdrawals(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
+pub async fn list_withdrawals(parts: ListOf) -> Result<Answer, ApiError> {
+    let (State(app), caller, query) = parts;
     let (PageQuery { limit, offset }, total, withdrawals) =
-        page(&app, caller.psp_id, OutboundKind::Withdrawal, &uri).await?;
+        page(&app, caller.psp_id, OutboundKind::Withdrawal, query).await?;
     Answer::ok(&WithdrawalList { message: "Withdrawals", total, limit, offset, withdrawals })
 }
 
@@ -338,10 +332,7 @@ pub async fn list_withdrawals(State(app): State<AppState>, caller: Caller<Read>,
 #[utoipa::path(
     get, path = "/withdrawals/{withdrawal_id}", tag = "Money", operation_id = "getWithdrawal",
     params(("withdrawal_id" = String, Path, description = "The id from its creation.")),
-    responses(
-        (status = 200, description = "The withdrawal.", body = SendingRecord),
-        (status = 404, description = "There is none with this id.", body = Problem),
-    ),
+    responses((status = 200, description = "The withdrawal.", body = SendingRecord)),
 )]
 pub async fn get_withdrawal(parts: OneOf<Read>) -> Result<Answer, ApiError> {
     let (State(app), caller, Path(id)) = parts;

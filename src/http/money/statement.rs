@@ -3,20 +3,20 @@
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{ACCEPT, CONTENT_DISPOSITION, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderValue, Uri};
+use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use clap::ValueEnum;
 use payferry_domain::{Chain, Token};
 use payferry_httpkit::live::{StreamOwner, StreamPermit};
-use payferry_httpkit::{ApiError, Caller, Fault, Problem, QueryFields, Read, read};
+use payferry_httpkit::{ApiError, Caller, Fault, QueryFields, Read, read};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::http::lists::DateTime;
+use crate::http::openapi::UnreadableQuery;
 use crate::http::state::AppState;
 use crate::statements::{Format, Period, Statement, StatementAccount, StatementEntry, Tokens, Wanted, moment};
 
-/// Concurrent statements of all callers together.
-pub const STATEMENTS_AT_ONCE: usize = 16;
 /// Concurrent statements of one PSP.
 pub const STATEMENTS_PER_PSP: usize = 2;
 const CSV_TYPE: &str = "text/csv";
@@ -28,10 +28,8 @@ const FORMATS: &str = "csv, json";
 pub struct StatementDocument {
     message: String,
     psp_id: String,
-    #[schema(format = "date-time")]
-    from: String,
-    #[schema(format = "date-time")]
-    to: String,
+    from: DateTime,
+    to: DateTime,
     /// One for each enabled token of each running chain, and for every other token that was ever in your vault.
     accounts: Vec<StatementDocumentAccount>,
 }
@@ -67,16 +65,15 @@ pub struct StatementDocumentAccount {
             (StatementDocument = "application/json"),
             (String = "text/csv"),
         )),
-        (status = 400, description = "Parameters that cannot be read, all named.", body = Problem),
+        UnreadableQuery,
     ),
 )]
 pub async fn read_statement(
     State(app): State<AppState>,
     caller: Caller<Read>,
     headers: HeaderMap,
-    uri: Uri,
+    mut query: QueryFields,
 ) -> Result<Response, ApiError> {
-    let mut query = QueryFields::of(&uri);
     let at =
         |text: &str| moment(text).map_err(|expected| Fault::new("invalid_timestamp", format!("must be {expected}")));
     let (from, to) = (query.required("from", at), query.required("to", at));

@@ -5,14 +5,13 @@
 //! payment's paths with the transfer's id.
 
 use axum::extract::State;
-use axum::http::Uri;
 use axum::response::Response;
 use payferry_actors::InitiatePayment;
 use payferry_domain::payment::{Payment, Purpose};
 use payferry_domain::{CustomerId, TransferId};
 use payferry_entities::payments::{Column, Entity, Model};
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::{Answer, ApiError, Caller, Money, Path, Problem, QueryFields, Read, Submission, read};
+use payferry_httpkit::{Answer, ApiError, Money, Path, Problem, Read, Submission, read};
 use payferry_journal::payments::payment_of;
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
 use serde::Serialize;
@@ -23,7 +22,7 @@ use super::outbound::{check_suitable, wallet_of};
 use crate::http::lists::{id, read_page, text};
 use crate::http::payments::initiate::{self, InitiateAnswer};
 use crate::http::payments::{self, PaymentRecord};
-use crate::http::state::{AppShared, AppState, OneOf};
+use crate::http::state::{AppShared, AppState, ListOf, OneOf};
 
 /// A transfer to create.
 #[derive(ToSchema)]
@@ -137,15 +136,14 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
     ),
     responses((status = 200, description = "A page, newest first.", body = CustomerTransferList)),
 )]
-pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
-    let mut query = QueryFields::of(&uri);
+pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
+    let (State(app), caller, mut query) = parts;
     let wanted = Condition::all()
         .add(Column::PspId.eq(caller.psp_id.to_string()))
         .add(Column::Purpose.eq(payments::TRANSFER))
         .add_option(query.optional("customer_id", id::<CustomerId>).map(|id| Column::CustomerId.eq(id)))
         .add_option(query.optional("reference", text).map(|reference| Column::Reference.eq(reference)));
-    let page = query.page();
-    query.finish()?;
+    let page = query.finish_page()?;
     let (total, rows) =
         read_page(app.database(), Entity::find().filter(wanted), [Column::CreatedAt, Column::Id], page).await?;
     let record = |row: &Model| CustomerTransfer::of(&app, &payment_of(row)?);
@@ -158,10 +156,7 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -
 #[utoipa::path(
     get, path = "/transfers/{transfer_id}", tag = "Money", operation_id = "getTransfer",
     params(("transfer_id" = String, Path, description = "The `payment_id` from its creation.")),
-    responses(
-        (status = 200, description = "The complete transfer.", body = CustomerTransfer),
-        (status = 404, description = "There is none with this id.", body = Problem),
-    ),
+    responses((status = 200, description = "The complete transfer.", body = CustomerTransfer)),
 )]
 pub async fn get(parts: OneOf<Read>) -> Result<Answer, ApiError> {
     let (State(app), caller, Path(id)) = parts;

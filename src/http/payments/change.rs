@@ -77,7 +77,6 @@ impl Change {
     params(("payment_id" = String, Path, description = "The id from `initiate`.")),
     responses(
         (status = 200, description = "The payment, failed with the reason `cancelled`.", body = PaymentRecord),
-        (status = 404, description = "There is none with this id.", body = Problem),
         (status = 409, description = "`payment_not_pending` or `transfer_recorded`.", body = Problem),
     ),
 )]
@@ -128,7 +127,6 @@ enum Action {
     responses(
         (status = 200, description = "Accepted: the payment, confirmed.", body = PaymentRecord),
         (status = 202, description = "The payment; its refund or its settlement is in progress.", body = PaymentRecord),
-        (status = 404, description = "There is none with this id.", body = Problem),
         (status = 409, description = "`payment_not_mismatched`, `received_moved`, `nothing_to_accept`, `funds_blocked`, \
             `settlement_not_failed`, `settlement_in_progress`, or what the endpoint for refunds says.", body = Problem),
         (status = 422, description = "Every invalid field is named.", body = Problem),

@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 
 use super::Addresses;
 use super::view::{ChainCandidateRecord, chain_candidates};
+use crate::http::lists::DateTime;
 use crate::http::state::{AppShared, AppState};
 
 /// Default time until a payment expires, seconds.
@@ -88,8 +89,7 @@ record! {
         token_address: String = addresses.token,
         /// EIP-681, for wallets and QR codes.
         payment_uri: Option<String> = payment_uri,
-        #[schema(format = "date-time")]
-        expires_at: String = payment.expires_at.to_string(),
+        expires_at: DateTime = payment.expires_at.into(),
         /// With `best`: every candidate chain, and why it was or was not chosen.
         #[serde(skip_serializing_if = "Option::is_none")]
         chain_candidates: Option<Vec<ChainCandidateRecord>> = chain_candidates(payment),
@@ -193,7 +193,8 @@ async fn check_merchant(app: &AppShared, psp_id: PspId, merchant_id: MerchantId)
         .one(app.database().reader())
         .await?;
     if own.is_none() {
-        return Err(not_found("merchant_not_found", "merchant_id", "is not a merchant of this account"));
+        let error = FieldError::new("merchant_id", "merchant_not_found", "is not a merchant of this account");
+        return Err(ApiError::FieldNotFound("merchant_not_found", error));
     }
     app.merchants.insert(merchant_id, psp_id);
     Ok(())
@@ -214,7 +215,8 @@ pub(in crate::http) async fn check_customer(
         .one(app.database().reader())
         .await?;
     let Some((is_active, kyc_status)) = row else {
-        return Err(not_found("customer_not_found", "customer_id", "is not a customer of this account"));
+        let error = FieldError::new("customer_id", "customer_not_found", "is not a customer of this account");
+        return Err(ApiError::FieldNotFound("customer_not_found", error));
     };
     if !is_active {
         return Err(Rejection::CustomerInactive.into());
@@ -223,13 +225,8 @@ pub(in crate::http) async fn check_customer(
         Ok(status) if status.is_cleared() => Ok(()),
         Ok(status) => {
             let detail = format!("The customer may not transact: its kyc_status is {status}.");
-            Err(ApiError::Conflict("customer_not_cleared", detail, Vec::new()))
+            Err(ApiError::conflict("customer_not_cleared", detail))
         }
         Err(_) => Err(ApiError::internal("a customer has an unknown status")),
     }
-}
-
-fn not_found(code: &'static str, field: &str, message: &str) -> ApiError {
-    let error = FieldError { field: field.to_owned(), code: code.into(), message: message.to_owned() };
-    ApiError::FieldNotFound(code, error)
 }

@@ -2,14 +2,13 @@
 //! streams a payment's changes as server-sent events.
 
 use axum::extract::State;
-use axum::http::Uri;
 use axum::response::Response;
 use axum::response::sse::Event;
 use payferry_domain::payment::{Payment, Status};
 use payferry_domain::{CustomerId, MerchantId, PaymentId, PspId};
 use payferry_entities::payments::{Column, Entity, Model};
 use payferry_httpkit::live::{STREAMS_PER_PSP, StreamOwner};
-use payferry_httpkit::{Answer, ApiError, Caller, Fault, FieldError, Path, Problem, QueryFields, Read, read};
+use payferry_httpkit::{Answer, ApiError, Path, QueryFields, Read, read};
 use payferry_journal::payments::payment_of;
 use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
@@ -19,7 +18,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::{PaymentRecord, own, own_row};
 use crate::http::lists::{PageParams, id, moment, text};
 use crate::http::live;
-use crate::http::state::{AppShared, AppState, OneOf};
+use crate::http::openapi::UnreadableQuery;
+use crate::http::state::{AppShared, ListOf, OneOf};
 
 /// Read a payment
 ///
@@ -27,10 +27,7 @@ use crate::http::state::{AppShared, AppState, OneOf};
 #[utoipa::path(
     get, path = "/payments/{payment_id}", tag = "Payments", operation_id = "getPayment",
     params(("payment_id" = String, Path, description = "The id from `initiate`.")),
-    responses(
-        (status = 200, description = "The complete payment.", body = PaymentRecord),
-        (status = 404, description = "There is none with this id.", body = Problem),
-    ),
+    responses((status = 200, description = "The complete payment.", body = PaymentRecord)),
 )]
 pub async fn get(parts: OneOf<Read>) -> Result<Answer, ApiError> {
     let (State(app), caller, Path(payment_id)) = parts;
@@ -46,10 +43,7 @@ pub async fn get(parts: OneOf<Read>) -> Result<Answer, ApiError> {
 #[utoipa::path(
     get, path = "/payments/{payment_id}/events", tag = "Payments", operation_id = "followPayment",
     params(("payment_id" = String, Path, description = "The id from `initiate`.")),
-    responses(
-        (status = 200, description = "The stream.", body = String, content_type = "text/event-stream"),
-        (status = 404, description = "There is none with this id.", body = Problem),
-    ),
+    responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream")),
 )]
 pub async fn events(parts: OneOf<Read>) -> Result<Response, ApiError> {
     let (State(app), caller, Path(payment_id)) = parts;
@@ -105,20 +99,13 @@ pub struct PaymentList {
 /// Newest first.
 #[utoipa::path(
     get, path = "/payments", tag = "Payments", operation_id = "listPayments", params(PaymentFilters, PageParams),
-    responses(
-        (status = 200, description = "A page of payments.", body = PaymentList),
-        (status = 400, description = "Parameters that cannot be read, all named.", body = Problem),
-    ),
+    responses((status = 200, description = "A page of payments.", body = PaymentList), UnreadableQuery),
 )]
-pub async fn list(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
-    let mut query = QueryFields::of(&uri);
+pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
+    let (State(app), caller, mut query) = parts;
     let wanted = filters(&mut query, caller.psp_id);
     let after: Option<PaymentId> = query.optional("after", |text| read::id(&text.into()));
-    let page = query.page();
-    if after.is_some() && page.offset > 0 {
-        query.fault("offset", Fault::new("not_with_after", "cannot be combined with `after`"));
-    }
-    query.finish()?;
+    let page = query.finish_page_after(after.as_ref())?;
     let reader = app.database().reader();
     let (total, mut rows) = match after {
         None => {
@@ -160,11 +147,7 @@ fn newest(payments: Select<Entity>) -> Select<Entity> {
 /// Condition for the payments after the given one in the list.
 async fn older_than(app: &AppShared, psp_id: PspId, after: PaymentId) -> Result<SimpleExpr, ApiError> {
     let cursor = own_row(app, psp_id, &after.to_string()).await.map_err(|error| match error {
-        ApiError::NotFound(_) => {
-            let message = "is not a payment of this account".to_owned();
-            let error = FieldError { field: "after".to_owned(), code: "unknown_value".into(), message };
-            ApiError::BadParameters(vec![error])
-        }
+        ApiError::NotFound(_) => ApiError::parameter("after", "unknown_value", "is not a payment of this account"),
         other => other,
     })?;
     let place = Expr::tuple([Expr::col(Column::CreatedAt), Expr::col(Column::Id)]);

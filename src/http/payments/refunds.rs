@@ -3,7 +3,6 @@
 //! They are part of their payment: creating one is one call to the payment's actor, and reading them reads the payment.
 
 use axum::extract::State;
-use axum::http::Uri;
 use axum::response::Response;
 use payferry_actors::destination::Unsuitable;
 use payferry_domain::payment::{Command, Decision, Funds, Payment, Refund, Requester, TransferToken};
@@ -16,6 +15,7 @@ use utoipa::ToSchema;
 
 use super::change::Change;
 use super::own;
+use crate::http::lists::DateTime;
 use crate::http::state::{AppShared, ChangeOf, OneOf};
 
 record! {
@@ -53,11 +53,9 @@ record! {
         tx_hash: Option<String> = refund.tx_hash.map(|hash| hash.to_string()),
         /// Reason of the failure.
         failure: Option<String> = refund.failure.clone(),
-        #[schema(format = "date-time")]
-        requested_at: String = refund.requested_at.to_string(),
+        requested_at: DateTime = refund.requested_at.into(),
         /// When it was sent or failed.
-        #[schema(format = "date-time")]
-        finished_at: Option<String> = refund.finished_at.map(|at| at.to_string()),
+        finished_at: Option<DateTime> = refund.finished_at.map(DateTime::from),
     }
 }
 
@@ -122,7 +120,6 @@ pub struct RefundRequest {
     params(("payment_id" = String, Path, description = "The id from `initiate`.")),
     responses(
         (status = 202, description = "The refund; its amount is reserved.", body = RefundRecord),
-        (status = 404, description = "There is none with this id.", body = Problem),
         (status = 409, description = "`refund_too_large`, `nothing_to_refund`, `payment_pending`, `settlement_in_progress`, \
             `funds_blocked`, `refund_spans_vaults`, `refund_must_be_all`, `insufficient_balance`, `above_send_limit`, \
             `above_daily_limit`, or `psp_paused`: the operator has paused the account.", body = Problem),
@@ -233,11 +230,9 @@ pub struct RefundList {
         (status = 404, description = "There is no payment with this id.", body = Problem),
     ),
 )]
-pub async fn list(parts: OneOf<Read>, uri: Uri) -> Result<Answer, ApiError> {
+pub async fn list(parts: OneOf<Read>, query: QueryFields) -> Result<Answer, ApiError> {
     let (State(app), caller, Path(payment_id)) = parts;
-    let mut query = QueryFields::of(&uri);
-    let page = query.page();
-    query.finish()?;
+    let page = query.finish_page()?;
     let all = RefundRecord::all(&own(&app, caller.psp_id, &payment_id).await?);
     let total = all.len();
     let bound = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);

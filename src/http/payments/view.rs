@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::Addresses;
 use super::refunds::RefundRecord;
+use crate::http::lists::DateTime;
 use crate::http::state::AppShared;
 
 record! {
@@ -91,12 +92,9 @@ record! {
         status_history: Vec<HistoryRecord> =
             payment.public_history().map(|(entry, status)| HistoryRecord::of(entry, status)).collect(),
         /// Postponed by outages of the chain.
-        #[schema(format = "date-time")]
-        expires_at: String = payment.expires_at.to_string(),
-        #[schema(format = "date-time")]
-        created_at: String = terms.created_at.to_string(),
-        #[schema(format = "date-time")]
-        updated_at: String = payment.updated_at.to_string(),
+        expires_at: DateTime = payment.expires_at.into(),
+        created_at: DateTime = terms.created_at.into(),
+        updated_at: DateTime = payment.updated_at.into(),
     }
 }
 
@@ -115,8 +113,7 @@ record! {
         tx_hash: String = transfer.key.tx_hash.to_string(),
         log_index: u32 = transfer.key.log_index,
         block_number: u64 = transfer.block.number,
-        #[schema(format = "date-time")]
-        block_time: String = transfer.block.time.to_string(),
+        block_time: DateTime = transfer.block.time.into(),
         from: String = checksummed(transfer.from),
         amount: String = transfer.amount.to_string(),
         /// USDC or USDT; null for a token that the service does not support.
@@ -145,8 +142,7 @@ record! {
         score: Option<u8> = details.and_then(|verdict| verdict.score),
         flags: Vec<String> = details.map(|verdict| verdict.flags.clone()).unwrap_or_default(),
         provider: Option<String> = details.map(|verdict| verdict.provider.clone()),
-        #[schema(format = "date-time")]
-        checked_at: Option<String> = details.map(|verdict| verdict.checked_at.to_string()),
+        checked_at: Option<DateTime> = details.map(|verdict| verdict.checked_at.into()),
     }
 }
 
@@ -165,8 +161,7 @@ record! {
         psp_amount: Option<String> = share(settlement.psp_amount),
         treasury_fee: Option<String> = share(settlement.treasury_fee),
         tx_hash: Option<String> = settlement.tx_hash.map(|hash| hash.to_string()),
-        #[schema(format = "date-time")]
-        settled_at: Option<String> = settlement.settled_at.map(|at| at.to_string()),
+        settled_at: Option<DateTime> = settlement.settled_at.map(DateTime::from),
     }
 }
 
@@ -192,8 +187,7 @@ record! {
     #[derive(Debug)]
     struct HistoryRecord {
         status: &'static str = status,
-        #[schema(format = "date-time")]
-        at: String = entry.at.to_string(),
+        at: DateTime = entry.at.into(),
         reason: &'static str = entry.reason.as_str(),
     }
 }

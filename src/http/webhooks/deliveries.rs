@@ -4,20 +4,20 @@
 //! the endpoint).
 
 use axum::extract::State;
-use axum::http::Uri;
 use axum::response::Response;
-use payferry_domain::{DeliveryId, Timestamp};
+use payferry_domain::DeliveryId;
 use payferry_entities::delivery_attempts;
-use payferry_httpkit::{Answer, ApiError, Caller, Fault, Path, Problem, QueryFields, Read, Submission, Webhooks, read};
+use payferry_httpkit::{Answer, ApiError, Fault, Path, Problem, Read, Submission, Webhooks, read};
 use payferry_journal::webhooks::log::{self, LogEntry};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::endpoint::patterns;
-use crate::http::lists::PageParams;
+use crate::http::lists::{DateTime, PageParams};
+use crate::http::openapi::UnreadableQuery;
 use crate::http::payments;
-use crate::http::state::{AppShared, AppState, ChangeOf, OneOf};
+use crate::http::state::{AppShared, AppState, ChangeOf, ListOf, OneOf};
 
 record! {
     fn of(app: &AppShared, entry: LogEntry) -> Result<Self, ApiError> {
@@ -51,14 +51,12 @@ record! {
         duration_ms: Option<i64> = delivery.duration_ms,
         /// Error of the last attempt, if it got no answer.
         error: Option<String> = delivery.error,
-        #[schema(format = "date-time")]
-        next_attempt_at: Option<String> = delivery.next_attempt_at.map(|at| Timestamp(at).to_string()),
+        next_attempt_at: Option<DateTime> = delivery.next_attempt_at.map(DateTime),
         /// The body, as it is signed and sent.
         #[schema(value_type = Object)]
         payload: Box<RawValue> = RawValue::from_string(event.payload)?,
         attempts: Vec<AttemptRecord> = attempts.into_iter().map(AttemptRecord::of).collect(),
-        #[schema(format = "date-time")]
-        created_at: String = Timestamp(delivery.created_at).to_string(),
+        created_at: DateTime = DateTime(delivery.created_at),
     }
 }
 
@@ -70,8 +68,7 @@ record! {
     struct AttemptRecord {
         /// Number of the attempt, from 1.
         number: i64 = attempt.number,
-        #[schema(format = "date-time")]
-        at: String = Timestamp(attempt.at).to_string(),
+        at: DateTime = DateTime(attempt.at),
         url: String = attempt.url,
         response_code: Option<i64> = attempt.response_code,
         response_body: Option<String> = attempt.response_body,
@@ -104,15 +101,11 @@ pub struct UndeliveredList {
 /// Queued, waiting for a retry, or exhausted; oldest first.
 #[utoipa::path(
     get, path = "/api/v1/webhook/undelivered", tag = "Webhooks", operation_id = "listUndelivered", params(PageParams),
-    responses(
-        (status = 200, description = "A page of deliveries.", body = UndeliveredList),
-        (status = 400, description = "Parameters that cannot be read, all named.", body = Problem),
-    ),
+    responses((status = 200, description = "A page of deliveries.", body = UndeliveredList), UnreadableQuery),
 )]
-pub async fn undelivered(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Answer, ApiError> {
-    let mut query = QueryFields::of(&uri);
-    let page = query.page();
-    query.finish()?;
+pub async fn undelivered(parts: ListOf) -> Result<Answer, ApiError> {
+    let (State(app), caller, query) = parts;
+    let page = query.finish_page()?;
     let (total, entries) = log::undelivered(app.database(), caller.psp_id, page.limit, page.offset).await?;
     let deliveries = DeliveryRecord::of_all(&app, entries)?;
     let (limit, offset) = (page.limit, page.offset);
@@ -123,11 +116,9 @@ pub async fn undelivered(State(app): State<AppState>, caller: Caller<Read>, uri:
 #[derive(ToSchema)]
 pub struct RedeliverRequest {
     /// Events created at or after this time.
-    #[schema(format = "date-time")]
-    pub from: String,
+    pub from: DateTime,
     /// Events created before this time.
-    #[schema(format = "date-time")]
-    pub to: String,
+    pub to: DateTime,
     /// Patterns such as `payment.*`; all events if absent.
     pub events: Option<Vec<String>>,
 }

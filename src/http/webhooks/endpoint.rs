@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use crate::http::lists::DateTime;
 use crate::http::state::AppState;
 
 /// Maximum patterns of one filter; there are two dozen events.
@@ -85,12 +86,9 @@ pub struct WebhookAnswer {
     webhook_url: Option<String>,
     events: Vec<String>,
     /// Time until which deliveries are also signed with the secret before the last rotation.
-    #[schema(format = "date-time")]
-    previous_secret_expires_at: Option<String>,
-    #[schema(format = "date-time")]
-    created_at: Option<String>,
-    #[schema(format = "date-time")]
-    updated_at: Option<String>,
+    previous_secret_expires_at: Option<DateTime>,
+    created_at: Option<DateTime>,
+    updated_at: Option<DateTime>,
 }
 
 /// Read where events go
@@ -101,7 +99,6 @@ pub struct WebhookAnswer {
 pub async fn show(State(app): State<AppState>, caller: Caller<Read>) -> Result<Answer, ApiError> {
     let endpoint = endpoints::load(app.database().reader(), caller.psp_id).await?;
     let now = app.clock().real_now::<Timestamp>().as_millis();
-    let text = |at: i64| Timestamp(at).to_string();
     let answer = match endpoint {
         None => WebhookAnswer {
             message: "No webhook URL is set.",
@@ -112,9 +109,9 @@ pub async fn show(State(app): State<AppState>, caller: Caller<Read>) -> Result<A
             message: "Webhook",
             events: patterns_shown(&endpoint)?,
             webhook_url: Some(endpoint.url),
-            previous_secret_expires_at: endpoint.previous_secret_expires_at.filter(|until| *until > now).map(text),
-            created_at: Some(text(endpoint.created_at)),
-            updated_at: Some(text(endpoint.updated_at)),
+            previous_secret_expires_at: endpoint.previous_secret_expires_at.filter(|until| *until > now).map(DateTime),
+            created_at: Some(DateTime(endpoint.created_at)),
+            updated_at: Some(DateTime(endpoint.updated_at)),
         },
     };
     Answer::ok(&answer)
@@ -131,9 +128,7 @@ record! {
         #[schema(example = "whsec_...")]
         signing_secret: String = secret.reveal(),
         /// Time until which deliveries are also signed with the old secret.
-        #[schema(format = "date-time")]
-        previous_secret_expires_at: Option<String> =
-            endpoint.previous_secret_expires_at.map(|at| Timestamp(at).to_string()),
+        previous_secret_expires_at: Option<DateTime> = endpoint.previous_secret_expires_at.map(DateTime),
     }
 }
 
@@ -208,8 +203,7 @@ fn patterns_shown(endpoint: &webhook_endpoints::Model) -> Result<Vec<String>, Ap
 
 /// The error if there is no URL whose secret to rotate or which to test.
 fn not_set() -> ApiError {
-    let detail = "No webhook URL is set; set one with PATCH /api/v1/set_webhook.".to_owned();
-    ApiError::Conflict("webhook_not_set", detail, Vec::new())
+    ApiError::conflict("webhook_not_set", "No webhook URL is set; set one with PATCH /api/v1/set_webhook.")
 }
 
 /// Reads a list of event patterns.

@@ -6,32 +6,26 @@
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use payferry_domain::{EventId, PspId, Timestamp};
 use payferry_entities::event_floors;
 use payferry_entities::events::{self, Column, Entity, Model};
 use payferry_httpkit::live::StreamOwner;
-use payferry_httpkit::{
-    Answer, ApiError, Caller, Fault, FieldError, PageQuery, Problem, QueryFields, Read, between, read,
-};
+use payferry_httpkit::{Answer, ApiError, PageQuery, Problem, between, read};
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::http::lists::PageParams;
-use crate::http::state::{AppShared, AppState};
+use crate::http::lists::{DateTime, PageParams};
+use crate::http::openapi::UnreadableQuery;
+use crate::http::state::{AppShared, ListOf};
 
 /// Maximum wait of a request, seconds.
 pub const WAIT_SECS_MAX: u64 = 30;
 /// Time by which a wait ends before the request's own time limit.
 const WAIT_MARGIN: Duration = Duration::from_secs(2);
-/// Concurrent waiting requests of all PSPs together. Each occupies a permit for requests.
-pub const WAITS_AT_ONCE: usize = 256;
-/// Concurrent waiting requests of one PSP.
-pub const WAITS_PER_PSP: usize = 8;
 
 /// Parameters of the feed.
 #[derive(IntoParams)]
@@ -57,8 +51,7 @@ pub struct Feed {
     /// True if there are more events already.
     has_more: bool,
     /// Delivered events up to this time have been deleted; null while none were, and with `after`.
-    #[schema(format = "date-time")]
-    forgotten_until: Option<String>,
+    forgotten_until: Option<DateTime>,
     /// The bodies as they are signed and sent, in commit order.
     #[schema(value_type = Vec<Object>)]
     events: Vec<Box<RawValue>>,
@@ -75,19 +68,15 @@ pub struct Feed {
     get, path = "/api/v1/events", tag = "Webhooks", operation_id = "listEvents", params(FeedParams, PageParams),
     responses(
         (status = 200, description = "A page of the feed.", body = Feed),
-        (status = 400, description = "Parameters that cannot be read, all named.", body = Problem),
+        UnreadableQuery,
         (status = 410, description = "`events_forgotten`: events after `after` have been deleted.", body = Problem),
     ),
 )]
-pub async fn events(State(app): State<AppState>, caller: Caller<Read>, uri: Uri) -> Result<Response, ApiError> {
-    let mut query = QueryFields::of(&uri);
+pub async fn events(parts: ListOf) -> Result<Response, ApiError> {
+    let (State(app), caller, mut query) = parts;
     let after: Option<EventId> = query.optional("after", |text| read::id(&text.into()));
     let wait_secs = query.optional("wait", |text| between(text, 0, WAIT_SECS_MAX)).unwrap_or(0);
-    let page = query.page();
-    if after.is_some() && page.offset > 0 {
-        query.fault("offset", Fault::new("not_with_after", "cannot be combined with `after`"));
-    }
-    query.finish()?;
+    let page = query.finish_page_after(after.as_ref())?;
     let reader = app.database().reader();
     let mut feed = Entity::find().filter(Column::PspId.eq(caller.psp_id.to_string()));
     let floor = event_floors::Entity::find_by_id(caller.psp_id.to_string()).one(reader).await?;
@@ -96,7 +85,7 @@ pub async fn events(State(app): State<AppState>, caller: Caller<Read>, uri: Uri)
         feed = feed.filter(Column::Position.gt(position(&app, caller.psp_id, after, floor.as_ref()).await?));
     } else {
         total = Some(feed.clone().count(reader).await?);
-        forgotten_until = floor.map(|floor| Timestamp(floor.created_at).to_string());
+        forgotten_until = floor.map(|floor| DateTime(floor.created_at));
     }
     let mut rows = rows(&app, caller.psp_id, feed, page, Duration::from_secs(wait_secs)).await?;
     let has_more = u64::try_from(rows.len()).unwrap_or(u64::MAX) > page.limit;
@@ -157,11 +146,7 @@ async fn position(
         (Some(event), _) => Ok(event.position),
         (None, Some(floor)) if is_the_last(after, floor) => Ok(floor.position),
         (None, Some(floor)) if is_older(after, floor) => Err(forgotten(floor)),
-        (None, _) => {
-            let message = "is not an event of this account".to_owned();
-            let field = FieldError { field: "after".to_owned(), code: "unknown_value".into(), message };
-            Err(ApiError::BadParameters(vec![field]))
-        }
+        (None, _) => Err(ApiError::parameter("after", "unknown_value", "is not an event of this account")),
     }
 }
 

@@ -4,9 +4,8 @@
 //! `tests/tools` installs it. It starts without accounts: a test funds its keys with `anvil_setBalance`, which the
 //! devchain supports too. The canonical CREATE2 deployer exists from the start, as on the devchain.
 
-use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use payferry_devchain::{ChainConfig, Mining};
 use tempfile::TempDir;
@@ -57,19 +56,10 @@ impl Anvil {
             }
             Mining::PerTransaction => {}
         }
-        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut output = BufReader::new(process.stdout.take().unwrap());
-        let Some(port) = port_of(&mut output) else {
-            let mut reason = String::new();
-            let _ = process.stderr.take().unwrap().read_to_string(&mut reason);
-            let _ = process.wait();
-            panic!("anvil did not start: {reason}");
-        };
-        // The node logs every request and would block if its output were not read.
-        let errors = process.stderr.take().unwrap();
-        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
-        std::thread::spawn(move || std::io::copy(&mut BufReader::new(errors), &mut std::io::sink()));
-        Self { _process: KilledOnDrop(process), port, _cache: cache }
+        // The reason of a failure is on standard error, which the test inherits.
+        let started = KilledOnDrop::spawn_until(&mut command, port_of).unwrap();
+        let (process, port) = started.expect("anvil did not start");
+        Self { _process: process, port, _cache: cache }
     }
 
     /// JSON-RPC URL, for HTTP and WebSocket.
@@ -78,12 +68,10 @@ impl Anvil {
     }
 }
 
-/// Reads output up to the line with the listen address; `None` if the process ended before.
-fn port_of(output: &mut impl BufRead) -> Option<u16> {
-    output.lines().map_while(Result::ok).find_map(|line| {
-        let (_, address) = line.split_once("Listening on ")?;
-        address.rsplit(':').next()?.trim().parse().ok()
-    })
+/// The port of a line with the listen address.
+fn port_of(line: &str) -> Option<u16> {
+    let (_, address) = line.split_once("Listening on ")?;
+    address.rsplit(':').next()?.trim().parse().ok()
 }
 
 fn binary() -> PathBuf {

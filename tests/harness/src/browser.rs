@@ -3,11 +3,9 @@
 //! Every wait is bounded, and dropping the browser ends its processes. `tests/tools` installs Chromium and its driver;
 //! a test fails with that hint when they are missing.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -16,15 +14,12 @@ use thirtyfour::error::WebDriverResult;
 use thirtyfour::{By, CapabilitiesHelper, DesiredCapabilities, WebDriver, WebElement};
 
 use crate::process::KilledOnDrop;
-use crate::{PATIENCE, install_tls};
+use crate::{eventually, expect, install_tls};
 
-/// Maximum time the driver may take to start.
-const START_PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum number of attempts to start the driver: it sometimes exits at once. It chooses its own port.
 const DRIVER_STARTS_MAX: usize = 3;
 /// Maximum time of one driver command, including loading a page.
 const COMMAND_PATIENCE: Duration = Duration::from_mins(1);
-const POLL: Duration = Duration::from_millis(25);
 /// Text in the driver's ready message, followed by its port.
 const READY: &str = "started successfully on port ";
 
@@ -70,21 +65,10 @@ fn start_driver(fonts: &Path) -> Option<(KilledOnDrop, String)> {
     let program = std::env::var("CHROMEDRIVER").unwrap_or_else(|_| "chromedriver".to_owned());
     let mut command = Command::new(&program);
     command.arg("--port=0").env("FONTCONFIG_FILE", fonts).env("TZ", "UTC");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().unwrap_or_else(|error| {
+    let port = |line: &str| Some(line.split_once(READY)?.1.trim_end_matches('.').to_owned());
+    KilledOnDrop::spawn_until(command.stderr(Stdio::null()), port).unwrap_or_else(|error| {
             panic!("the Chromium driver cannot be started ({program}: {error}); run tests/tools to install it, or set CHROMEDRIVER")
-    });
-    let stdout = child.stdout.take().unwrap();
-    let process = KilledOnDrop(child);
-    let (found, port) = mpsc::channel();
-    std::thread::spawn(move || {
-        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            if let Some((_, rest)) = line.split_once(READY) {
-                let _ = found.send(rest.trim_end_matches('.').to_owned());
-            }
-        }
-    });
-    Some((process, port.recv_timeout(START_PATIENCE).ok()?))
+    })
 }
 
 impl Browser {
@@ -179,28 +163,17 @@ impl Browser {
     /// Waits until the element's text satisfies `wanted`, and returns the text. The page may replace the element
     /// meanwhile.
     pub async fn until(&self, css: &str, wanted: impl Fn(&str) -> bool) -> String {
-        let since = Instant::now();
-        loop {
-            let text = self.text(css).await;
-            if let Some(text) = text.as_deref().filter(|text| wanted(text)) {
-                return text.to_owned();
-            }
-            assert!(since.elapsed() < PATIENCE, "{css} did not get the expected text within {PATIENCE:?}: {text:?}");
-            tokio::time::sleep(POLL).await;
-        }
+        let look = async || match self.text(css).await {
+            Some(text) if wanted(&text) => Ok(text),
+            text => Err(format!("{text:?}")),
+        };
+        eventually(format!("{css} has the expected text"), look).await
     }
 
     /// Waits until this number of elements match the selector.
     pub async fn until_count(&self, css: &str, wanted: usize) {
-        let since = Instant::now();
-        loop {
-            let count = self.count(css).await;
-            if count == wanted {
-                return;
-            }
-            assert!(since.elapsed() < PATIENCE, "{css} did not match {wanted} elements within {PATIENCE:?}: {count}");
-            tokio::time::sleep(POLL).await;
-        }
+        let look = async || expect(self.count(css).await, |count| *count == wanted);
+        eventually(format!("{css} matches {wanted} elements"), look).await;
     }
 
     /// Clicks the first element that matches the selector, once it exists. Returns after a page opened by the click is
@@ -220,18 +193,7 @@ impl Browser {
 
     /// Acts on an element; retries if the page replaced it meanwhile.
     async fn when_there(&self, css: &str, act: impl AsyncFn(WebElement) -> WebDriverResult<()>) {
-        let since = Instant::now();
-        loop {
-            let done = match self.driver.find(By::Css(css)).await {
-                Ok(element) => act(element).await,
-                Err(error) => Err(error),
-            };
-            match done {
-                Ok(()) => return,
-                Err(error) => assert!(since.elapsed() < PATIENCE, "{css}: {error}"),
-            }
-            tokio::time::sleep(POLL).await;
-        }
+        eventually(format!("{css} is there"), async || act(self.driver.find(By::Css(css)).await?).await).await;
     }
 
     /// Browser console entries since the last call: failed requests, blocked scripts and styles, uncaught errors, and

@@ -4,8 +4,8 @@
 //! The environment selects the kind, so that the same tests run on both; see [`TestDatabase::create`]. A database
 //! has today's tables from the start: it is a copy of a template (see `template.rs`). The service's own migration then finds nothing to do.
 
+mod fault;
 mod template;
-mod trouble;
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use ulid::Ulid;
 use url::Url;
 
-pub use trouble::{Held, Lock, Trouble};
+pub use fault::{DatabaseFault, Held, Lock};
 
 /// Variable that selects the database for tests: `sqlite` (the default) or `postgres`.
 pub const DATABASE: &str = "PAYFERRY_TEST_DATABASE";

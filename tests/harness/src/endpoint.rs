@@ -1,21 +1,28 @@
 //! A JSON-RPC endpoint over HTTP in front of a devchain, with scripted provider faults by method, time and probability.
 //!
-//! It has its own HTTP implementation, so that it can refuse connections, truncate answers and close connections.
-//! Faults of the chain itself (reorgs, outages) are injected in the devchain.
+//! It serves each connection itself, so that it can refuse connections, truncate answers and close connections. Faults
+//! of the chain itself (reorgs, outages) are injected in the devchain.
 
 mod fault;
 mod view;
 mod wire;
 
 use std::collections::HashMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::body::{Body, to_bytes};
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use payferry_devchain::Devchain;
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
@@ -114,24 +121,22 @@ async fn serve(listener: TcpListener, script: Arc<Script>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { return };
         while connections.try_join_next().is_some() {}
-        connections.spawn(talk(stream, Arc::clone(&script)));
-    }
-}
-
-async fn talk(mut stream: TcpStream, script: Arc<Script>) {
-    let mut rest = Vec::new();
-    while let Some(body) = wire::read_request(&mut stream, &mut rest).await {
-        let reply = script.reply(&body).await;
-        if !reply.write(&mut stream).await {
-            return;
-        }
+        let script = Arc::clone(&script);
+        let answer = service_fn(move |request: Request<Incoming>| {
+            let script = Arc::clone(&script);
+            async move {
+                let body = to_bytes(Body::new(request.into_body()), usize::MAX).await.map_err(io::Error::other)?;
+                script.reply(&body).await
+            }
+        });
+        connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), answer));
     }
 }
 
 impl Script {
     async fn reply(&self, body: &[u8]) -> Reply {
         let Ok(packet) = serde_json::from_slice::<Value>(body) else {
-            return Reply::json(&error(&Value::Null, -32_700, "parse error"));
+            return wire::json(&error(&Value::Null, -32_700, "parse error"));
         };
         let requests: Vec<&Value> = packet.as_array().map_or_else(|| vec![&packet], |all| all.iter().collect());
         let methods: Vec<&str> = requests.iter().map(|request| request["method"].as_str().unwrap_or("")).collect();
@@ -149,7 +154,7 @@ impl Script {
         }) {
             tokio::time::sleep(delay).await;
         }
-        if let Some(reply) = self.shown(&methods, |what| Reply::of(what, packet.is_array())) {
+        if let Some(reply) = self.shown(&methods, |what| wire::replacement(what, packet.is_array())) {
             return reply;
         }
         // Providers that report their range limit as an HTTP status.
@@ -159,7 +164,7 @@ impl Script {
             self.shown(&[method], status).is_some()
         });
         if refused {
-            return Reply::too_large();
+            return wire::too_large();
         }
         let truncated = self.shown(&methods, |what| matches!(what, What::Truncated).then_some(())).is_some();
         let mut answers = Vec::with_capacity(requests.len());
@@ -171,8 +176,8 @@ impl Script {
             };
             answers.push(answer);
         }
-        let reply = if packet.is_array() { Reply::json(&Value::Array(answers)) } else { Reply::json(&answers[0]) };
-        if truncated { reply.cut() } else { reply }
+        let answer = if packet.is_array() { Value::Array(answers) } else { answers.remove(0) };
+        if truncated { wire::truncated(&answer) } else { wire::json(&answer) }
     }
 
     async fn answer(&self, method: &str, params: Value, exchange: u64) -> Result<Value, (i64, String)> {

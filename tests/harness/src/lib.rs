@@ -21,10 +21,30 @@ pub mod receiver;
 pub mod settings;
 pub mod sumsub;
 
-use std::time::Duration;
+use std::fmt::Display;
+use std::time::{Duration, Instant};
 
 /// Maximum time that a test waits for an expected state. Generous, because test machines are slow and noisy.
 pub const PATIENCE: Duration = Duration::from_mins(2);
+/// Interval between two looks at a state.
+const POLL: Duration = Duration::from_millis(25);
+
+/// Repeats `look` until it returns the expected state. The error is another state. After [`PATIENCE`], panics with it.
+pub async fn eventually<T, S: Display>(what: impl Display, mut look: impl AsyncFnMut() -> Result<T, S>) -> T {
+    let since = Instant::now();
+    loop {
+        match look().await {
+            Ok(expected) => return expected,
+            Err(state) => assert!(since.elapsed() < PATIENCE, "waited too long until {what}: {state:#}"),
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Returns a state as the error if it is not as expected.
+pub fn expect<T>(state: T, is_expected: impl FnOnce(&T) -> bool) -> Result<T, T> {
+    if is_expected(&state) { Ok(state) } else { Err(state) }
+}
 
 /// Installs the TLS provider that HTTP clients use. Can be called repeatedly.
 pub fn install_tls() {

@@ -25,7 +25,7 @@ use crate::install_tls;
 pub use payferry_devchain::Dropped;
 
 /// Maximum distance between blocks, in seconds, that the service does not treat as an outage.
-pub const SPACING_SECS: u64 = 15;
+const SPACING_SECS: u64 = 15;
 
 /// A running node. Clones share it; processes and tasks started for it end with the last clone.
 #[derive(Clone)]
@@ -85,8 +85,12 @@ impl Node {
 
     /// Starts a devchain with this configuration.
     pub async fn devchain_with(config: ChainConfig) -> Self {
-        let chain_id = config.chain_id;
-        let chain = Devchain::open(config).await.unwrap();
+        Self::serving(Devchain::open(config).await.unwrap()).await
+    }
+
+    /// Serves a devchain of this process over HTTP on a free local port.
+    pub async fn serving(chain: Devchain) -> Self {
+        let chain_id = chain.chain_id();
         let (url, serving) = serve_until_dropped(chain.router()).await;
         let kind = Kind::Devchain { chain, _serving: serving };
         Self { inner: Arc::new(Inner { url, chain_id, http: client(), kind }) }
@@ -202,10 +206,22 @@ impl Node {
         self.rpc("anvil_mine", json!([blocks])).await;
     }
 
-    /// Mines one block with the pending transactions and this timestamp (Unix seconds).
+    /// Mines one block with the pending transactions and this timestamp (Unix seconds). No other block may be mined
+    /// meanwhile.
     pub async fn mine_at(&self, timestamp: u64) {
         self.rpc("evm_setNextBlockTimestamp", json!([timestamp])).await;
         self.rpc("evm_mine", json!([])).await;
+        assert_eq!(self.head().await.timestamp, timestamp);
+    }
+
+    /// Advances a paused chain's time to this timestamp (Unix seconds), with blocks in between.
+    pub async fn advance_to(&self, timestamp: u64) {
+        // To the second: otherwise the node's clock would advance during the call.
+        let mut head = self.head().await.timestamp;
+        while head < timestamp {
+            head = timestamp.min(head + SPACING_SECS);
+            self.mine_at(head).await;
+        }
     }
 
     /// Pauses interval mining; [`Node::mine`] and similar methods still work.

@@ -5,6 +5,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use payferry_testkit::service::program;
@@ -14,6 +15,9 @@ pub use crate::settings::Folder;
 
 /// Maximum duration of a graceful stop after SIGTERM, as documented.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Maximum time that another program may take to start.
+const START_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Path of the binary.
 #[derive(Clone, Debug)]
@@ -71,6 +75,25 @@ impl Binary {
 pub(crate) struct KilledOnDrop(pub(crate) Child);
 
 impl KilledOnDrop {
+    /// Starts a command and reads its output up to the line in which `find` finds a value. `None` if it ends before, or
+    /// after [`START_PATIENCE`].
+    pub(crate) fn spawn_until<T: Send + 'static>(
+        command: &mut Command,
+        find: impl Fn(&str) -> Option<T> + Send + 'static,
+    ) -> std::io::Result<Option<(Self, T)>> {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let process = Self(child);
+        let (found, value) = mpsc::channel();
+        // Reads to the end: the process would block if its output were not read.
+        std::thread::spawn(move || {
+            for value in output.lines().map_while(Result::ok).filter_map(|line| find(&line)) {
+                let _ = found.send(value);
+            }
+        });
+        Ok(value.recv_timeout(START_PATIENCE).ok().map(|value| (process, value)))
+    }
+
     fn kill(&mut self) {
         // Both calls fail harmlessly for a process that has exited.
         let _ = self.0.kill();

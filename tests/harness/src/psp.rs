@@ -8,12 +8,12 @@ use payferry_testkit::movements::{VaultAmounts, holdings};
 use payferry_testkit::psp::{PAGE, Psp as Client};
 use payferry_testkit::rpc::Rpc;
 use payferry_testkit::wire::Amount;
-use reqwest::header::HeaderValue;
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::receiver::Receiver;
-use crate::{PATIENCE, install_tls};
+use crate::{eventually, expect, install_tls};
 
 const POLL: Duration = Duration::from_millis(50);
 /// Longest pause before a request is sent again. Each pause is twice the one before, from [`POLL`] on.
@@ -32,7 +32,7 @@ pub struct Psp {
 }
 
 impl Psp {
-    /// Makes a client without a merchant.
+    /// Makes a client without a merchant. The operator's listener takes its own token as the key.
     pub fn new(url: &str, api_key: &str) -> Self {
         // For tests that also use an HTTP client of their own.
         install_tls();
@@ -109,6 +109,15 @@ impl Psp {
         made["payment_id"].as_str().unwrap().to_owned()
     }
 
+    /// Accepts the terms of service as the customer, on their page.
+    pub async fn accept_terms(&self, customer_id: &str) {
+        let path = format!("/api/v1/customers/{customer_id}/service-consent");
+        let link = self.ok(Method::POST, &path, Value::Null).await;
+        let form = reqwest::Client::new().post(link["url"].as_str().unwrap()).body("accept=yes");
+        let page = form.header(CONTENT_TYPE, "application/x-www-form-urlencoded").send().await.unwrap();
+        assert!(page.status().is_success(), "the terms could not be accepted: {}", page.status());
+    }
+
     /// Posts with an idempotency key until it succeeds, through kills and outages of the service. Returns the response,
     /// and the number of repetitions. A response that forbids a repetition is the error.
     pub async fn post_until_accepted(
@@ -143,15 +152,7 @@ impl Psp {
 
     /// Reads a payment until `wanted` accepts it.
     pub async fn until(&self, id: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        let since = Instant::now();
-        loop {
-            let payment = self.read(id).await;
-            if wanted(&payment) {
-                return payment;
-            }
-            assert!(since.elapsed() < PATIENCE, "the payment did not become {what} in time: {payment:#}");
-            tokio::time::sleep(POLL).await;
-        }
+        eventually(format!("the payment is {what}"), async || expect(self.read(id).await, &wanted)).await
     }
 
     /// Reads a payment until it has this status.
@@ -177,15 +178,14 @@ impl Psp {
 
     /// Returns every item of a list without a cursor, newest first. `items` is the name of the items.
     pub async fn list(&self, path: &str, items: &str) -> Vec<Value> {
-        let mut all: Vec<Value> = Vec::new();
-        loop {
-            let page = self.ok(Method::GET, &format!("{path}?limit={PAGE}&offset={}", all.len()), Value::Null).await;
+        let mut all = Vec::new();
+        let read = |page: Value| {
             let found = page[items].as_array().unwrap();
             all.extend(found.iter().cloned());
-            if found.len() < PAGE {
-                return all;
-            }
-        }
+            (found.len() == PAGE).then(|| format!("&offset={}", all.len()))
+        };
+        self.client.pages(&format!("{path}?limit={PAGE}"), read).await.unwrap();
+        all
     }
 
     /// Returns every entry of the ledger, oldest first.
@@ -214,6 +214,18 @@ impl Psp {
         let events = self.client.events().await.unwrap();
         events.iter().map(|event| serde_json::from_str(event.get()).unwrap()).collect()
     }
+}
+
+/// Returns the body of a request for a customer, a person with only the required data.
+pub fn person(email: &str) -> Value {
+    json!({
+        "type": "individual", "country": "GBR", "currency": "GBP", "email": email, "first_name": "Ada",
+        "last_name": "Lovelace", "dob": "1990-12-10", "government_id_number": "QQ123456C",
+        "residential_address": {
+            "street_line_1": "12 St James's Square", "city": "London", "region": "London", "zip": "SW1Y 4JH",
+            "country": "GBR",
+        },
+    })
 }
 
 /// Converts a decimal amount to base units.

@@ -10,9 +10,7 @@ use parking_lot::Mutex;
 use payferry_testkit::receiver::WebhookRequest;
 use serde_json::Value;
 
-use crate::PATIENCE;
-
-const POLL: Duration = Duration::from_millis(50);
+use crate::eventually;
 
 /// Manner of the responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -109,19 +107,16 @@ impl Receiver {
     /// Waits for at least `count` events with a successful delivery. Returns the bodies of these deliveries by
     /// `webhook-id`.
     pub async fn until(&self, count: usize) -> BTreeMap<String, Vec<Value>> {
-        let since = Instant::now();
-        loop {
+        let look = async || {
             let mut received: BTreeMap<String, Vec<Value>> = BTreeMap::new();
             for delivery in self.inbox.received.lock().iter().filter(|delivery| delivery.answered == 200) {
                 received.entry(delivery.webhook_id.clone()).or_default().push(delivery.json());
             }
-            if received.len() >= count {
-                assert_eq!(self.unverified(), Vec::<String>::new(), "deliveries with an invalid signature");
-                return received;
-            }
-            assert!(since.elapsed() < PATIENCE, "{} of {count} events arrived", received.len());
-            tokio::time::sleep(POLL).await;
-        }
+            if received.len() >= count { Ok(received) } else { Err(received.len()) }
+        };
+        let received = eventually(format!("{count} events arrive"), look).await;
+        assert_eq!(self.unverified(), Vec::<String>::new(), "deliveries with an invalid signature");
+        received
     }
 }
 

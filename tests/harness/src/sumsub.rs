@@ -39,12 +39,12 @@ const TIME_OFF_MAX_SECS: i64 = 60;
 /// A running simulator.
 pub struct SumsubStandIn {
     url: String,
-    books: Arc<Books>,
+    state: Arc<Data>,
     _serving: AbortOnDropHandle<()>,
 }
 
 #[derive(Default)]
-struct Books {
+struct Data {
     applicants: Mutex<BTreeMap<String, Applicant>>,
     requests: Mutex<Vec<Request>>,
     refused: Mutex<Vec<String>>,
@@ -94,9 +94,9 @@ pub struct Callback {
 impl SumsubStandIn {
     /// Starts a simulator on a free local port.
     pub async fn start() -> Self {
-        let books = Arc::new(Books::default());
-        let (url, serving) = serve_until_dropped(Router::new().fallback(serve).with_state(books.clone())).await;
-        Self { url, books, _serving: serving }
+        let state = Arc::new(Data::default());
+        let (url, serving) = serve_until_dropped(Router::new().fallback(serve).with_state(state.clone())).await;
+        Self { url, state, _serving: serving }
     }
 
     /// URL of the API.
@@ -106,43 +106,43 @@ impl SumsubStandIn {
 
     /// Makes every request fail with status 503, or ends that.
     pub fn set_down(&self, is_down: bool) {
-        self.books.is_down.store(is_down, Ordering::SeqCst);
+        self.state.is_down.store(is_down, Ordering::SeqCst);
     }
 
     /// Sets the delay of answers. The request is processed before the delay, so a client that gives up has still caused
     /// its effect.
     pub fn set_delay(&self, delay: Duration) {
-        self.books.delay_ms.store(u64::try_from(delay.as_millis()).unwrap(), Ordering::SeqCst);
+        self.state.delay_ms.store(u64::try_from(delay.as_millis()).unwrap(), Ordering::SeqCst);
     }
 
     /// Correctly signed requests.
     pub fn requests(&self) -> Vec<Request> {
-        self.books.requests.lock().clone()
+        self.state.requests.lock().clone()
     }
 
     /// Rejected requests with the reason.
     pub fn refused(&self) -> Vec<String> {
-        self.books.refused.lock().clone()
+        self.state.refused.lock().clone()
     }
 
     /// All applicants.
     pub fn applicants(&self) -> Vec<Applicant> {
-        self.books.applicants.lock().values().cloned().collect()
+        self.state.applicants.lock().values().cloned().collect()
     }
 
     /// The applicant with this external id.
     pub fn applicant(&self, external_id: &str) -> Option<Applicant> {
-        self.books.applicants.lock().get(external_id).cloned()
+        self.state.applicants.lock().get(external_id).cloned()
     }
 
     /// Removes an applicant.
     pub fn delete(&self, external_id: &str) {
-        self.books.applicants.lock().remove(external_id).unwrap();
+        self.state.applicants.lock().remove(external_id).unwrap();
     }
 
     /// Sets the review that `GET .../status` returns from now on.
     pub fn review(&self, external_id: &str, status: &str, result: Value) {
-        let mut applicants = self.books.applicants.lock();
+        let mut applicants = self.state.applicants.lock();
         let applicant = applicants.get_mut(external_id).unwrap();
         status.clone_into(&mut applicant.status);
         applicant.result = Some(result);
@@ -212,19 +212,19 @@ impl Callback {
     }
 }
 
-async fn serve(State(books): State<Arc<Books>>, method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
-    if books.is_down.load(Ordering::SeqCst) {
+async fn serve(State(state): State<Arc<Data>>, method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+    if state.is_down.load(Ordering::SeqCst) {
         return failure(StatusCode::SERVICE_UNAVAILABLE, "Service unavailable");
     }
     let line = format!("{method}{}", uri.path_and_query().unwrap());
     if let Err(why) = check_signature(&line, &headers, &body) {
-        books.refused.lock().push(format!("{line}: {why}"));
+        state.refused.lock().push(format!("{line}: {why}"));
         return failure(StatusCode::UNAUTHORIZED, &why);
     }
     let body: Value = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).unwrap() };
-    books.requests.lock().push(Request { line: line.clone(), body: body.clone() });
-    let answer = answer(&books, &method, &uri, &body);
-    tokio::time::sleep(Duration::from_millis(books.delay_ms.load(Ordering::SeqCst))).await;
+    state.requests.lock().push(Request { line: line.clone(), body: body.clone() });
+    let answer = answer(&state, &method, &uri, &body);
+    tokio::time::sleep(Duration::from_millis(state.delay_ms.load(Ordering::SeqCst))).await;
     answer
 }
 
@@ -243,8 +243,8 @@ fn check_signature(line: &str, headers: &HeaderMap, body: &[u8]) -> Result<(), S
     if text("x-app-access-sig")? == expected { Ok(()) } else { Err("Request signature mismatch".to_owned()) }
 }
 
-fn answer(books: &Books, method: &Method, uri: &Uri, body: &Value) -> Response {
-    let mut applicants = books.applicants.lock();
+fn answer(state: &Data, method: &Method, uri: &Uri, body: &Value) -> Response {
+    let mut applicants = state.applicants.lock();
     let path: Vec<&str> = uri.path().trim_start_matches('/').split('/').collect();
     match (method.as_str(), path.as_slice()) {
         ("POST", ["resources", "applicants"]) => {

@@ -33,11 +33,14 @@ async fn mine(service: &ServiceFixture) {
     service.psp.ok(Method::POST, "/sandbox/chains/base/mine", json!({ "blocks": 1 })).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn payer_sees_each_step_without_a_reload() {
-    let service = ServiceFixture::start().await;
+shared!(#[tokio::test(flavor = "multi_thread")]
+    payer_page, service = ServiceFixture::start().await, service.assert_calm() =>
+    payer_sees_each_step_without_a_reload, page_explains_every_other_outcome,
+    browser_wallet_gets_exactly_this_transfer_request);
+
+async fn payer_sees_each_step_without_a_reload(service: &ServiceFixture) {
     let browser = &service.browser;
-    let (id, made) = opened(&service).await;
+    let (id, made) = opened(service).await;
     let wallet = made["intermediary_wallet"].as_str().unwrap();
     browser.until("#value-address", |text| text == wallet).await;
     browser.until("#value-amount", |text| text == "25.00").await;
@@ -56,18 +59,18 @@ async fn payer_sees_each_step_without_a_reload() {
     assert_eq!(browser.run("return window.copied").await, wallet);
 
     // A partial payment, block by block, and then the rest.
-    mining(&service, true).await;
+    mining(service, true).await;
     service.pay(&id, Some("10")).await;
-    mine(&service).await;
+    mine(service).await;
     browser.until("h1", |text| text == "Part of the payment seen").await;
     browser.until("li[aria-current=step]", |text| text.contains("1 of 2 confirmations")).await;
     browser.until("#value-amount", |text| text == "15.00").await;
     service.pictured("pay-seen", false).await;
-    mine(&service).await;
+    mine(service).await;
     browser.until("h1", |text| text == "Payment incomplete").await;
     browser.until("#explanation", |text| text.contains("10.00 USDC of 25.00 USDC")).await;
     service.pictured("pay-incomplete", true).await;
-    mining(&service, false).await;
+    mining(service, false).await;
     service.pay(&id, Some("15")).await;
     browser.until("h1", |text| text == "Payment complete").await;
     browser.until("#announcer", |text| text.contains("Payment complete")).await;
@@ -75,15 +78,12 @@ async fn payer_sees_each_step_without_a_reload() {
     assert_eq!(browser.count(".steps .done").await, 4);
     service.pictured("pay-complete", true).await;
     assert!(service.is_marked().await, "the page was not reloaded");
-    service.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn browser_wallet_gets_exactly_this_transfer_request() {
-    let service = ServiceFixture::start().await;
+async fn browser_wallet_gets_exactly_this_transfer_request(service: &ServiceFixture) {
     let browser = &service.browser;
     browser.run_first(WALLET).await;
-    let (id, made) = opened(&service).await;
+    let (id, made) = opened(service).await;
     browser.run("window.refusal = 4001").await;
     browser.click("#wallet").await;
     browser.until("#told", |text| text.contains("declined")).await;
@@ -104,7 +104,6 @@ async fn browser_wallet_gets_exactly_this_transfer_request() {
     assert_eq!(browser.run("return ethereum.request({method: 'eth_chainId'})").await, "0x2105");
     service.pay(&id, None).await;
     browser.until("h1", |text| text == "Payment complete").await;
-    service.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,28 +123,26 @@ async fn page_without_javascript_is_complete_and_refreshes() {
     service.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn page_explains_every_other_outcome() {
-    let service = ServiceFixture::start().await;
+async fn page_explains_every_other_outcome(service: &ServiceFixture) {
     let browser = &service.browser;
-    let (over, _) = opened(&service).await;
+    let (over, _) = opened(service).await;
     service.pay(&over, Some("30")).await;
     browser.until("h1", |text| text == "More than the amount arrived").await;
     service.pictured("pay-over", false).await;
 
-    let (other, _) = opened(&service).await;
+    let (other, _) = opened(service).await;
     let wrong = json!({ "chain": "polygon" });
     service.psp.ok(Method::POST, &format!("/sandbox/payments/{other}/pay"), wrong).await;
     browser.until(".notice", |text| text.contains("another chain than Base")).await;
     browser.until("h1", |text| text == "Waiting for your payment").await;
     service.pictured("pay-wrong-chain", false).await;
 
-    let (cancelled, _) = opened(&service).await;
+    let (cancelled, _) = opened(service).await;
     service.psp.ok(Method::POST, &format!("/payments/{cancelled}/cancel"), Value::Null).await;
     browser.until("h1", |text| text == "Payment cancelled").await;
     assert_eq!(browser.count("svg.qr").await, 0);
 
-    let (expired, _) = opened(&service).await;
+    let (expired, _) = opened(service).await;
     service.psp.ok(Method::POST, "/sandbox/clock/advance", json!({ "seconds": 1_201 })).await;
     browser.until("h1", |text| text == "Payment expired").await;
     assert_eq!(browser.count("#asking").await, 0);
@@ -157,10 +154,9 @@ async fn page_explains_every_other_outcome() {
     service.assert_calm().await;
     if std::env::var_os("PAYFERRY_SCREENSHOTS").is_none() {
         browser.prefer_dark(true).await;
-        opened(&service).await;
+        opened(service).await;
         service.pictured("pay-dark", false).await;
     }
-    service.browser.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

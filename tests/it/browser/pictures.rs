@@ -29,7 +29,8 @@ async fn takes_pictures_of_every_page_at_both_widths() {
         ("webhooks", "/ops/view/webhooks"),
     ];
     // New incidents are highlighted for a moment.
-    tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+    service.open("/ops").await;
+    browser.until_count(".log .fresh", 0).await;
     for (name, path) in pages {
         service.open(path).await;
         service.pictured(name, matches!(name, "overview" | "payment")).await;

@@ -3,13 +3,9 @@
 use payferry_harness::browser::Browser;
 
 use super::env::NARROW;
-use crate::cli::customers::{make_ready, person};
+use crate::cli::customers::{make_ready, person, verify};
 use crate::prelude::*;
 use crate::process::Running;
-
-async fn verify(sandbox: &Running, customer: &str) -> Value {
-    sandbox.ok(Method::POST, "/customers/compliance", Some(json!({ "customer_id": customer }))).await
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn verification_page_approves_and_rejects() {

@@ -5,19 +5,20 @@ use std::time::{Duration, Instant};
 
 use payferry_domain::customer::{Command, DocumentKind, Documents};
 use payferry_entities::Database;
+use payferry_harness::psp;
 use payferry_journal::audit::Actor;
 use payferry_journal::customers::Opened;
 use payferry_runtime::clock::Clock;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::call::assert_has;
+use crate::call::{assert_has, with};
 use crate::process::{Home, Running};
 
-/// Submits a button of a page.
-async fn press(page: &str, name: &str, value: &str) -> StatusCode {
+/// Submits a button of the verification page.
+async fn press(page: &str, decision: &str) -> StatusCode {
     let form = ("content-type", "application/x-www-form-urlencoded");
-    let sent = reqwest::Client::new().post(page).header(form.0, form.1).body(format!("{name}={value}"));
+    let sent = reqwest::Client::new().post(page).header(form.0, form.1).body(format!("decision={decision}"));
     sent.send().await.unwrap().status()
 }
 
@@ -27,23 +28,14 @@ const SLACK: Duration = Duration::from_secs(10);
 
 /// Creates a person.
 pub(crate) async fn person(sandbox: &Running) -> String {
-    let body = json!({
-        "type": "individual", "country": "GBR", "currency": "GBP", "email": "ada@example.com", "first_name": "Ada",
-        "last_name": "Lovelace", "dob": "1990-12-10", "phone_number": "+442079460000",
-        "government_id_number": "QQ123456C",
-        "residential_address": {
-            "street_line_1": "12 St James's Square", "city": "London", "region": "London", "zip": "SW1Y 4JH",
-            "country": "GBR",
-        },
-    });
+    let body = with(&psp::person("ada@example.com"), &json!({ "phone_number": "+442079460000" }));
     let made = sandbox.ok(Method::POST, "/api/v1/customers", Some(body)).await;
     made["customers"][0]["id"].as_str().unwrap().to_owned()
 }
 
 /// Accepts the terms on their page and adds the required documents directly in the database.
 pub(crate) async fn make_ready(sandbox: &Running, customer: &str) {
-    let asked = sandbox.ok(Method::POST, &format!("/api/v1/customers/{customer}/service-consent"), None).await;
-    assert_eq!(press(asked["url"].as_str().unwrap(), "accept", "yes").await, StatusCode::OK);
+    sandbox.psp().accept_terms(customer).await;
     let database = Database::open(&sandbox.home.database_url()).await.unwrap();
     let mut opened = Opened::find(&database, customer.parse().unwrap(), None).await.unwrap();
     let documents = Command::AddDocuments(Documents::NONE.with(DocumentKind::ProofOfResidentialAddress));
@@ -52,7 +44,8 @@ pub(crate) async fn make_ready(sandbox: &Running, customer: &str) {
     database.close().await.unwrap();
 }
 
-async fn verify(sandbox: &Running, customer: &str) -> Value {
+/// Requests the verification of a customer.
+pub(crate) async fn verify(sandbox: &Running, customer: &str) -> Value {
     sandbox.ok(Method::POST, "/customers/compliance", Some(json!({ "customer_id": customer }))).await
 }
 
@@ -85,17 +78,17 @@ async fn verification_survives_a_kill_and_is_decided_on_its_page() {
     assert!(shown.text().await.unwrap().contains("Approve"));
     for forged in [format!("{page}0"), page.replace("/ver_", "/VER_"), format!("{}x", &page[..page.len() - 1])] {
         assert_eq!(http.get(&forged).send().await.unwrap().status(), StatusCode::NOT_FOUND, "{forged}");
-        assert_eq!(press(&forged, "decision", "approve").await, StatusCode::NOT_FOUND, "{forged}");
+        assert_eq!(press(&forged, "approve").await, StatusCode::NOT_FOUND, "{forged}");
     }
-    assert_eq!(press(&page, "decision", "perhaps").await, StatusCode::BAD_REQUEST);
+    assert_eq!(press(&page, "perhaps").await, StatusCode::BAD_REQUEST);
     assert_eq!(status(&sandbox, &customer).await, "pending");
-    assert_eq!(press(&page, "decision", "approve").await, StatusCode::OK);
+    assert_eq!(press(&page, "approve").await, StatusCode::OK);
     sandbox.kill();
 
     let sandbox = Running::start(&home);
     assert_eq!(status(&sandbox, &customer).await, "approved");
     let page = format!("{}{}", sandbox.text("api_url"), path(&asked));
-    assert_eq!(press(&page, "decision", "reject").await, StatusCode::CONFLICT);
+    assert_eq!(press(&page, "reject").await, StatusCode::CONFLICT);
     assert_eq!(status(&sandbox, &customer).await, "approved");
 }
 

@@ -63,9 +63,10 @@ async fn inbox_verifies_stores_and_misbehaves() {
     assert_eq!(sandbox.ok(Method::GET, "/sandbox/inbox/moody", None).await["received"], 0);
 }
 
-#[tokio::test]
-async fn inbox_hides_webhooks_of_other_psps() {
-    let sandbox = Running::new().await;
+shared!(#[tokio::test] sandbox_routes, sandbox = Running::new().await, async {} =>
+    inbox_hides_webhooks_of_other_psps, payments_are_paid_and_panic_and_invalid_requests_are_refused);
+
+async fn inbox_hides_webhooks_of_other_psps(sandbox: &Running) {
     let url = format!("{}/sandbox/inbox/shared", sandbox.text("api_url"));
     sandbox.ok(Method::PATCH, "/api/v1/set_webhook", Some(json!({"webhook_url": url}))).await;
     let id = sandbox.payment().await;
@@ -98,9 +99,7 @@ async fn inbox_hides_webhooks_of_other_psps() {
     assert_eq!(verified, [true, true, false]);
 }
 
-#[tokio::test]
-async fn payments_are_paid_and_panic_and_invalid_requests_are_refused() {
-    let sandbox = Running::new().await;
+async fn payments_are_paid_and_panic_and_invalid_requests_are_refused(sandbox: &Running) {
     let id = sandbox.payment().await;
     let pay = format!("/sandbox/payments/{id}/pay");
     for (body, field) in [

@@ -1,13 +1,12 @@
 //! `/readyz` of a service that starts with many live payments.
 
-use std::time::{Duration, Instant};
-
 use futures::future::join_all;
-use payferry_harness::database::Trouble;
+use payferry_harness::database::DatabaseFault;
+use payferry_harness::{eventually, expect};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Home, PATIENCE, Running};
+use super::{Home, Running};
 
 use crate::call::assert_has;
 
@@ -16,17 +15,13 @@ const PAYMENTS: usize = 100;
 
 /// Repeats `/readyz` until the answer is as wanted.
 async fn until_readiness(service: &Running, wanted: impl Fn(&Value) -> bool) -> (StatusCode, Value) {
-    let since = Instant::now();
-    loop {
+    let look = async || {
         let (status, readiness) = service.operator(Method::GET, "/readyz", None).await;
         // Status and body always agree.
         assert_eq!(status == StatusCode::OK, readiness["ready"] == true, "{status} {readiness:#}");
-        if wanted(&readiness) {
-            return (status, readiness);
-        }
-        assert!(since.elapsed() < PATIENCE, "not as wanted in time: {readiness:#}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        expect(readiness, &wanted).map(|readiness| (status, readiness))
+    };
+    eventually("the readiness is as wanted", look).await
 }
 
 #[tokio::test]
@@ -37,7 +32,7 @@ async fn service_is_not_ready_while_it_loads_its_payments() {
     first.kill();
 
     // The payments are unreadable until the test restores the table; everything else works.
-    let away = Trouble::table_away(&home.database_url(), "payments").await;
+    let away = DatabaseFault::table_away(&home.database_url(), "payments").await;
     let again = Running::start(&home);
     let rest_is_well = |readiness: &Value| readiness["database"]["ok"] == true && readiness["chains"]["ok"] == true;
     let (status, readiness) = until_readiness(&again, rest_is_well).await;

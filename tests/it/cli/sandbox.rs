@@ -174,4 +174,8 @@ async fn invalid_controls_are_refused_and_block_answers_contain_their_duration()
     let timing = answer.headers()["server-timing"].to_str().unwrap();
     let millis: f64 = timing.strip_prefix("block;dur=").unwrap().parse().unwrap();
     assert!(0.0 < millis && millis < took, "{timing} of {took} ms");
+    for dropped in ["remine", "discard"] {
+        let reorg = json!({"depth": 1, "dropped": dropped});
+        sandbox.ok(Method::POST, "/sandbox/chains/base/reorg", Some(reorg)).await;
+    }
 }

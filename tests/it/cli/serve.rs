@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use payferry_domain::{Chain, Token};
+use payferry_harness::PATIENCE;
 use payferry_harness::database::TestDatabase;
 use payferry_harness::deployment::{Accounts, Deployment};
 use payferry_harness::node::Node;
@@ -13,7 +14,7 @@ use payferry_harness::psp::Psp;
 use payferry_harness::receiver::Receiver;
 use serde_json::Value;
 
-use super::{PATIENCE, complaint};
+use super::complaint;
 
 const BLOCK_TIME: Duration = Duration::from_millis(100);
 
@@ -41,8 +42,7 @@ impl Outside {
 
     /// Lines of `check --json` as `place: what`, grade and text, and the exit code.
     fn check(&self) -> (Vec<(String, String, String)>, Option<i32>) {
-        let output =
-            binary().command().arg("--config").arg(self.folder.config()).args(["check", "--json"]).output().unwrap();
+        let output = binary().output(&self.folder, &["check", "--json"]);
         let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
         let text = |row: &Value, key: &str| row[key].as_str().unwrap().to_owned();
         let line = |row: &Value| {
@@ -71,8 +71,7 @@ async fn serves_after_deploy_and_check() {
     let printed = binary.run(&outside.folder, &["deploy", "--admin", &admin]);
     let printed: toml::Table = printed.parse().unwrap();
     let address = printed["contracts"]["address"].clone();
-    let config = outside.folder.config();
-    let again = binary.command().arg("--config").arg(config).args(["deploy", "--admin", &admin]).output().unwrap();
+    let again = binary.output(&outside.folder, &["deploy", "--admin", &admin]);
     assert!(again.status.success());
     assert_eq!(complaint(&again), "base: already deployed\narbitrum: already deployed");
     outside.folder.settings["contracts"]["address"] = address.clone();

@@ -29,7 +29,7 @@ impl Archive {
         self.folder.path().join(name)
     }
 
-    /// Rewrites the configuration of a service, which names places of the machine that it was made on; answers where it is.
+    /// Rewrites the configuration of a service, which names places of the machine that it was made on. Returns its path.
     pub fn configure(&self, name: &str, sandbox_url: &str, database_url: &str) -> PathBuf {
         let (recorded, file) = (&self.recorded[name], self.path(name).join("payferry.toml"));
         let made = std::fs::read_to_string(&file).unwrap();

@@ -8,12 +8,11 @@ mod archive;
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
-use payferry_harness::PATIENCE;
 use payferry_harness::process::{Served, Starting};
 use payferry_harness::psp::Psp;
 use payferry_harness::receiver::Receiver;
+use payferry_harness::{eventually, expect};
 
 use crate::prelude::*;
 use crate::process::payferry;
@@ -23,7 +22,6 @@ use archive::Archive;
 const VARYING: [&str; 2] = ["confirmations", "updated_at"];
 /// Payments and a payout that wait for this start, and the status that each has in the end.
 const WAITING: [(&str, &str); 3] = [("pending", "settled"), ("pending_polygon", "settled"), ("confirmed", "settled")];
-const POLL: Duration = Duration::from_millis(50);
 
 /// A running service, and what the earlier build recorded of it.
 struct Service {
@@ -49,10 +47,8 @@ impl Service {
 
     /// Lifts a pause as the operator.
     async fn lift(&self, scope: &str) {
-        let url = format!("{}/ops/pauses/{scope}/lift", self.served.operator_url());
-        let token = text(&self.recorded, "operator_token");
-        let answer = reqwest::Client::new().post(url).bearer_auth(token).send().await.unwrap();
-        let lifted: Value = answer.json().await.unwrap();
+        let operator = Psp::new(self.served.operator_url(), text(&self.recorded, "operator_token"));
+        let lifted = operator.ok(Method::POST, &format!("/ops/pauses/{scope}/lift"), Value::Null).await;
         assert_eq!(lifted["was_paused"], true, "{scope}: {lifted:#}");
     }
 
@@ -68,7 +64,7 @@ impl Service {
     }
 
     /// Work that was pending at this start is completed, and its webhooks are signed with the recorded secret.
-    async fn assert_goes_on(&self, pay: impl AsyncFn(&Value)) {
+    async fn assert_continues(&self, pay: impl AsyncFn(&Value)) {
         let receiver = Receiver::start().await;
         receiver.verify_with(text(&self.recorded, "signing_secret"));
         self.psp.set_webhook(&receiver).await;
@@ -82,11 +78,8 @@ impl Service {
             self.psp.until_status(self.id(name), status).await;
         }
         let payout = format!("/payouts/{}", self.id("waiting_payout"));
-        let since = Instant::now();
-        while self.read(&payout).await["status"] != "sent" {
-            assert!(since.elapsed() < PATIENCE, "the payout was never sent: {:#}", self.read(&payout).await);
-            tokio::time::sleep(POLL).await;
-        }
+        let look = async || expect(self.read(&payout).await, |payout| payout["status"] == "sent");
+        eventually("the payout is sent", look).await;
         // Two payments from the start, one from the confirmation, and the payout: 4 + 4 + 2 + 1 events or more.
         let received = receiver.until(11).await;
         for (name, _) in WAITING {
@@ -131,7 +124,7 @@ fn sandbox(archive: &Archive) -> Service {
 }
 
 /// A service of the archive continues on the chains of the archive's sandbox. A refund of a large payment in the sandbox pays.
-async fn service_goes_on(archive: &Archive, name: &str, database_url: &str) {
+async fn service_continues(archive: &Archive, name: &str, database_url: &str) {
     let sandbox = sandbox(archive);
     let recorded = &archive.recorded[name];
     let config = archive.configure(name, sandbox.served.api_url(), database_url);
@@ -145,13 +138,13 @@ async fn service_goes_on(archive: &Archive, name: &str, database_url: &str) {
         let path = format!("/payments/{}/refunds", text(&sandbox.recorded["purses"], &purse));
         sandbox.psp.ok(Method::POST, &path, refund).await;
     };
-    service.assert_goes_on(pay).await;
+    service.assert_continues(pay).await;
     service.served.stop();
     sandbox.served.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sandbox_folder_opens_and_goes_on() {
+async fn a_sandbox_folder_opens_and_continues() {
     let archive = Archive::open();
     let service = sandbox(&archive);
     service.assert_as_recorded().await;
@@ -159,20 +152,20 @@ async fn a_sandbox_folder_opens_and_goes_on() {
         let path = format!("/sandbox/payments/{}/pay", text(payment, "payment_id"));
         service.psp.ok(Method::POST, &path, Value::Null).await;
     };
-    service.assert_goes_on(pay).await;
+    service.assert_continues(pay).await;
     service.served.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sqlite_database_opens_and_goes_on() {
+async fn a_sqlite_database_opens_and_continues() {
     let archive = Archive::open();
     let file = archive.path("sqlite").join("payferry.db");
-    service_goes_on(&archive, "sqlite", file.to_str().unwrap()).await;
+    service_continues(&archive, "sqlite", file.to_str().unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_postgres_database_opens_and_goes_on() {
+async fn a_postgres_database_opens_and_continues() {
     let archive = Archive::open();
     let database = archive.postgres().await;
-    service_goes_on(&archive, "postgres", database.url()).await;
+    service_continues(&archive, "postgres", database.url()).await;
 }

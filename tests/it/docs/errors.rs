@@ -6,7 +6,9 @@
 //! - `Self::Variant(code, ..) => (StatusCode::X, *code, "title")`: the code is where `Variant("code", ..)` is made;
 //! - `Self::Variant(reason) => (StatusCode::X, reason.code(), "title")`: the codes are those of the reason's `fn code`;
 //! - `NotFound("object")`: `object_not_found`;
-//! - `Fault::new("code", "message")`, `field(name, "code", "message")` and `FieldError { code: "code", .. }`: of a field.
+//! - `Self::variant("code", ..)`: as the variant, through the function that makes it;
+//! - `Fault::new("code", "message")`, `field(name, "code", "message")`, `parameter(name, "code", "message")`,
+//!   `FieldError::new(name, "code", "message")` and `FieldError { code: "code", .. }`: of a field.
 //!
 //! A `fn code` of a `Rejection` in the domain is a conflict, unless its conversion says otherwise. Any other one belongs to a field.
 
@@ -27,9 +29,14 @@ type Problems = BTreeMap<(u16, String), String>;
 /// Messages by code.
 type FieldCodes = BTreeMap<String, BTreeSet<String>>;
 
-struct Codes {
+/// The sources of the service, and the enums of each.
+struct Declared {
     sources: Vec<Source>,
     enums: Vec<Vec<Enum>>,
+}
+
+#[derive(Default)]
+struct Codes {
     /// Variants that are made with a code, by name: status and title.
     carriers: HashMap<String, (u16, String)>,
     /// Statuses of enums with a `fn code`, by name.
@@ -59,20 +66,12 @@ fn status(name: &str) -> u16 {
     }
 }
 
-impl Codes {
+impl Declared {
     fn read() -> Self {
         let mut sources = sources();
         sources.retain(|source| !source.path.iter().any(|part| OUTSIDE.iter().any(|outside| part == *outside)));
         let enums = sources.iter().map(|source| enums(&source.text)).collect();
-        let (carriers, statuses) = (HashMap::new(), HashMap::new());
-        let mut codes =
-            Self { sources, enums, carriers, statuses, problems: Problems::new(), fields: FieldCodes::new() };
-        codes.read_statuses();
-        codes.read_functions();
-        codes.read_not_found();
-        codes.read_carriers();
-        codes.read_fields();
-        codes
+        Self { sources, enums }
     }
 
     /// The variant of the enum, in this source or else in any.
@@ -81,6 +80,29 @@ impl Codes {
         let mut enums =
             self.enums[index].iter().chain(others).filter(|of| enum_name.is_empty() || of.name == enum_name);
         enums.find_map(|of| of.variants.iter().find(|one| one.name == variant))
+    }
+
+    /// The doc comment of the variant whose match arm ends here.
+    fn doc_of_arm(&self, index: usize, before: &str) -> Option<String> {
+        let (pattern, between) = before.rsplit_once("=>")?;
+        if between.contains([';', '}']) || between.len() > 80 {
+            return None;
+        }
+        let line = pattern.rsplit('\n').next()?;
+        let (of, variant) = line.trim().split_once("::")?;
+        self.variant(index, name(of), name(variant)).map(|variant| variant.doc.clone()).filter(|doc| !doc.is_empty())
+    }
+}
+
+impl Codes {
+    fn of(declared: &Declared) -> Self {
+        let mut codes = Self::default();
+        codes.read_statuses(declared);
+        codes.read_functions(declared);
+        codes.read_not_found(declared);
+        codes.read_carriers(declared);
+        codes.read_fields(declared);
+        codes
     }
 
     fn add(&mut self, status: u16, code: &str, meaning: &str) {
@@ -93,74 +115,66 @@ impl Codes {
         }
     }
 
+    /// Adds a field's code, if it is a literal.
     fn add_field(&mut self, code: &str, message: Option<String>) {
-        let messages = self.fields.entry(code.to_owned()).or_default();
-        messages.extend(message);
+        if let Some((code, _)) = literal(code) {
+            self.fields.entry(code).or_default().extend(message);
+        }
     }
 
     /// The tuples of status, code and title.
-    fn read_statuses(&mut self) {
-        let mut found = Vec::new();
-        for (index, source) in self.sources.iter().enumerate() {
+    fn read_statuses(&mut self, declared: &Declared) {
+        for (index, source) in declared.sources.iter().enumerate() {
             for (at, call) in calls(&source.text, "(StatusCode::") {
                 let arguments = arguments(call);
                 let ([_, code, title], Some(arm)) = (arguments.as_slice(), source.text[..at].rfind("Self::")) else {
                     continue;
                 };
                 let Some((title, _)) = literal(title) else { continue };
-                let variant = name(&source.text[arm + "Self::".len()..]).to_owned();
-                found.push((index, status(name(call)), (*code).to_owned(), title, variant));
-            }
-        }
-        for (index, status, code, title, variant) in found {
-            let declared = self.variant(index, "", &variant);
-            if let Some((code, _)) = literal(&code) {
-                self.add(status, &code, &title);
-            } else if code.starts_with('*') {
-                self.carriers.insert(variant, (status, title));
-            } else if code.ends_with(".code()") {
-                let payload = declared.and_then(|variant| variant.payload.clone());
-                self.statuses.insert(payload.unwrap_or_else(|| panic!("{variant} has a reason")), status);
+                let (status, variant) = (status(name(call)), name(&source.text[arm + "Self::".len()..]));
+                if let Some((code, _)) = literal(code) {
+                    self.add(status, &code, &title);
+                } else if code.starts_with('*') {
+                    self.carriers.insert(variant.to_owned(), (status, title));
+                } else if code.ends_with(".code()") {
+                    let payload = declared.variant(index, "", variant).and_then(|variant| variant.payload.clone());
+                    self.statuses.insert(payload.unwrap_or_else(|| panic!("{variant} has a reason")), status);
+                }
             }
         }
     }
 
     /// Each `fn code` that has a literal for every variant.
-    fn read_functions(&mut self) {
-        let mut found = Vec::new();
-        for (index, source) in self.sources.iter().enumerate() {
+    fn read_functions(&mut self, declared: &Declared) {
+        for (index, source) in declared.sources.iter().enumerate() {
+            let is_domain = source.path.iter().any(|part| part == "domain");
             for (at, rest) in calls(&source.text, "fn code(") {
                 let Some(start) = source.text[..at].rfind("\nimpl ") else { continue };
                 let header = source.text[start..at].split('{').next().unwrap().trim();
-                let of = header.rsplit(' ').next().unwrap().to_owned();
+                let of = header.rsplit(' ').next().unwrap();
                 let end = rest.find("\n    }").unwrap_or(rest.len());
-                let details = details(&source.text[start..], &of);
+                let details = details(&source.text[start..], of);
                 for (variant, code) in arms(&rest[..end]) {
-                    let detail = details.get(&variant).cloned();
-                    found.push((index, of.clone(), variant, code, detail));
+                    let known = declared.variant(index, of, &variant);
+                    let (doc, error) = known.map(|one| (one.doc.clone(), one.error.clone())).unwrap_or_default();
+                    if let Some(status) = self.statuses.get(of).copied() {
+                        self.add(status, &code, details.get(&variant).unwrap_or(&doc));
+                    } else if is_domain && of.ends_with("Rejection") {
+                        if let Some(status) = self.status_of_rejection(declared, of, &variant) {
+                            self.add(status, &code, &doc);
+                        }
+                    } else {
+                        self.fields.entry(code).or_default().extend(error);
+                    }
                 }
-            }
-        }
-        for (index, of, variant, code, detail) in found {
-            let declared = self.variant(index, &of, &variant);
-            let (doc, error) = declared.map(|one| (one.doc.clone(), one.error.clone())).unwrap_or_default();
-            let is_domain = self.sources[index].path.iter().any(|part| part == "domain");
-            if let Some(status) = self.statuses.get(&of).copied() {
-                self.add(status, &code, &detail.unwrap_or(doc));
-            } else if is_domain && of.ends_with("Rejection") {
-                if let Some(status) = self.status_of_rejection(&of, &variant) {
-                    self.add(status, &code, &doc);
-                }
-            } else {
-                self.add_field(&code, error);
             }
         }
     }
 
     /// As its conversion says; a conflict otherwise. `None` if it becomes another code.
-    fn status_of_rejection(&self, of: &str, variant: &str) -> Option<u16> {
+    fn status_of_rejection(&self, declared: &Declared, of: &str, variant: &str) -> Option<u16> {
         let pattern = format!("{of}::{variant}");
-        for source in &self.sources {
+        for source in &declared.sources {
             for (at, _) in source.text.match_indices(&pattern) {
                 let rest = &source.text[at + pattern.len()..];
                 let Some((between, arm)) = rest.split_once("=>") else { continue };
@@ -176,11 +190,12 @@ impl Codes {
     }
 
     /// Reads the places where variants are made with a code.
-    fn read_carriers(&mut self) {
-        let mut found = Vec::new();
-        for (index, source) in self.sources.iter().enumerate() {
-            for (carrier, (status, title)) in &self.carriers {
-                for (at, call) in calls(&source.text, &format!("{carrier}(")) {
+    fn read_carriers(&mut self, declared: &Declared) {
+        let carriers = self.carriers.clone();
+        for (index, source) in declared.sources.iter().enumerate() {
+            for (carrier, (status, title)) in &carriers {
+                let makers = [format!("{carrier}("), format!("{}(", carrier.to_lowercase())];
+                for (at, call) in makers.iter().flat_map(|maker| calls(&source.text, maker)) {
                     let arguments = arguments(call);
                     let Some((code, _)) = arguments.first().and_then(|code| literal(code)) else { continue };
                     if !source.text[..at].ends_with("::") {
@@ -189,30 +204,16 @@ impl Codes {
                     let own = arguments.get(1).and_then(|detail| message(detail));
                     let is_named = arguments.get(1).is_some_and(|detail| name(detail) == "detail");
                     let named = || is_named.then(|| named_detail(&source.text, at)).flatten();
-                    let meaning = own.or_else(named).or_else(|| self.doc_of_arm(index, &source.text[..at]));
-                    found.push((*status, code, meaning.unwrap_or_else(|| title.clone())));
+                    let meaning = own.or_else(named).or_else(|| declared.doc_of_arm(index, &source.text[..at]));
+                    self.add(*status, &code, meaning.as_ref().unwrap_or(title));
                 }
             }
         }
-        for (status, code, meaning) in found {
-            self.add(status, &code, &meaning);
-        }
     }
 
-    /// The doc comment of the variant whose match arm ends here.
-    fn doc_of_arm(&self, index: usize, before: &str) -> Option<String> {
-        let (pattern, between) = before.rsplit_once("=>")?;
-        if between.contains([';', '}']) || between.len() > 80 {
-            return None;
-        }
-        let line = pattern.rsplit('\n').next()?;
-        let (of, variant) = line.trim().split_once("::")?;
-        self.variant(index, name(of), name(variant)).map(|variant| variant.doc.clone()).filter(|doc| !doc.is_empty())
-    }
-
-    fn read_not_found(&mut self) {
+    fn read_not_found(&mut self, declared: &Declared) {
         let mut objects = BTreeSet::new();
-        for source in &self.sources {
+        for source in &declared.sources {
             let named = calls(&source.text, "NotFound(").into_iter().filter_map(|(_, call)| literal(call));
             objects.extend(named.map(|(object, _)| object));
             for (at, _) in source.text.match_indices("_not_found\"") {
@@ -225,16 +226,17 @@ impl Codes {
         }
     }
 
-    fn read_fields(&mut self) {
-        let mut found = Vec::new();
-        for source in &self.sources {
+    fn read_fields(&mut self, declared: &Declared) {
+        for source in &declared.sources {
             for (_, call) in calls(&source.text, "Fault::new(") {
                 let arguments = arguments(call);
-                found.push((arguments[0].to_owned(), arguments.get(1).and_then(|text| message(text))));
+                self.add_field(arguments[0], arguments.get(1).and_then(|text| message(text)));
             }
-            for (_, call) in calls(&source.text, "field(") {
-                if let [_, code, text] = arguments(call).as_slice() {
-                    found.push(((*code).to_owned(), message(text)));
+            for maker in ["field(", "parameter(", "FieldError::new("] {
+                for (_, call) in calls(&source.text, maker) {
+                    if let [_, code, text] = arguments(call).as_slice() {
+                        self.add_field(code, message(text));
+                    }
                 }
             }
             for (_, body) in calls(&source.text, "FieldError {") {
@@ -242,12 +244,7 @@ impl Codes {
                     let of = arguments(body).into_iter().find_map(|one| one.strip_prefix(field)?.strip_prefix(": "));
                     of.unwrap_or_default()
                 };
-                found.push((value("code").to_owned(), message(value("message"))));
-            }
-        }
-        for (code, message) in found {
-            if let Some((code, _)) = literal(&code) {
-                self.add_field(&code, message);
+                self.add_field(value("code"), message(value("message")));
             }
         }
     }
@@ -291,7 +288,7 @@ fn details(text: &str, of: &str) -> HashMap<String, String> {
 
 #[test]
 fn errors_page_is_up_to_date() {
-    let codes = Codes::read();
+    let codes = Codes::of(&Declared::read());
     let has = |status: u16, code: &str| codes.problems.contains_key(&(status, code.to_owned()));
     for (status, code) in [
         (400, "malformed_json"),

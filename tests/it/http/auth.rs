@@ -3,7 +3,6 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use payferry::config::Environment;
 use payferry::http::auth::REVOCATION_LAG_MAX;
 use payferry_accounts::keys::{ApiKey, KeyMode};
 use payferry_entities::api_keys;
@@ -12,9 +11,11 @@ use sea_orm::Set;
 
 use crate::prelude::*;
 
-#[tokio::test]
-async fn every_kind_of_invalid_key_has_its_own_code() {
-    let app = TestApp::start().await;
+shared!(#[tokio::test] keys, app = TestApp::start().await, app.renew_psp() =>
+    every_kind_of_invalid_key_has_its_own_code, scopes_are_enforced_and_the_last_use_is_recorded,
+    revoked_key_is_refused_within_the_time_limit);
+
+async fn every_kind_of_invalid_key_has_its_own_code(app: &TestApp) {
     let own = app.key.clone();
     let cut = &own[..own.len() - 3];
     let live = ApiKey::generate(KeyMode::Live).expose().to_owned();
@@ -51,9 +52,7 @@ async fn every_kind_of_invalid_key_has_its_own_code() {
     app.get_as(&forged, "/merchants").await.assert_problem(401, "api_key_unknown");
 }
 
-#[tokio::test]
-async fn revoked_key_is_refused_within_the_time_limit() {
-    let app = TestApp::start().await;
+async fn revoked_key_is_refused_within_the_time_limit(app: &TestApp) {
     let (id, key) = app.add_key_as(app.psp_id, &[Scope::Read], |_| {}).await;
     assert_eq!(app.get_as(&key, "/merchants").await.status, 200);
     let row = api_keys::Entity::find_by_id(id.to_string()).one(app.writer()).await.unwrap().unwrap();
@@ -66,9 +65,7 @@ async fn revoked_key_is_refused_within_the_time_limit() {
     assert_eq!(app.get("/merchants").await.status, 200);
 }
 
-#[tokio::test]
-async fn scopes_are_enforced_and_the_last_use_is_recorded() {
-    let app = TestApp::start().await;
+async fn scopes_are_enforced_and_the_last_use_is_recorded(app: &TestApp) {
     let read = app.add_key(app.psp_id, &[Scope::Read]).await;
     let payments = app.add_key(app.psp_id, &[Scope::Payments]).await;
     let both = app.add_key(app.psp_id, &[Scope::Payments, Scope::Read]).await;
@@ -92,9 +89,8 @@ async fn scopes_are_enforced_and_the_last_use_is_recorded() {
 #[tokio::test]
 async fn rate_limited_key_gets_retry_after() {
     let few = NonZeroU32::new(1).unwrap();
-    let limits = Limits { key: Some((few, NonZeroU32::new(3).unwrap())), ..Limits::production() };
-    let app =
-        TestApp::start_with(TestConfig { environment: Environment::Production, limits, ..TestConfig::default() }).await;
+    let limits = Some(Limits { key: Some((few, NonZeroU32::new(3).unwrap())), ..Limits::production() });
+    let app = TestApp::start_with(TestConfig { is_production: true, limits, ..TestConfig::default() }).await;
     for _ in 0..3 {
         assert_eq!(app.get("/merchants").await.status, 200);
     }

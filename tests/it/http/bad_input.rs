@@ -2,9 +2,10 @@
 
 use crate::prelude::*;
 
-#[tokio::test]
-async fn rejects_bodies_that_are_not_json_or_not_declared_as_json() {
-    let app = TestApp::start().await;
+shared!(#[tokio::test] bad_input, app = TestApp::start().await, app.renew_psp() =>
+    rejects_bodies_that_are_not_json_or_not_declared_as_json, rejects_paths_that_are_not_utf8);
+
+async fn rejects_bodies_that_are_not_json_or_not_declared_as_json(app: &TestApp) {
     let sync = || app.request(Method::POST, "/merchants/sync");
     for bad in ["", "{", "[1", "{} x", "{\"merchants\":[],\"merchants\":[]}", "null", "[]", "\"text\"", "{\"a\":1e999}"]
     {
@@ -27,9 +28,7 @@ async fn rejects_bodies_that_are_not_json_or_not_declared_as_json() {
     }
 }
 
-#[tokio::test]
-async fn rejects_paths_that_are_not_utf8() {
-    let app = TestApp::start().await;
+async fn rejects_paths_that_are_not_utf8(app: &TestApp) {
     for (method, path) in [
         (Method::GET, "/payments/%ff"),
         (Method::GET, "/api/v1/payments/%ff/webhooks"),

@@ -247,10 +247,8 @@ async fn forged_callbacks_change_nothing() {
 
 #[tokio::test]
 async fn callbacks_are_rate_limited_per_address() {
-    let limits = payferry_httpkit::Limits {
-        callbacks_per_minute: std::num::NonZeroU32::new(2),
-        ..payferry_httpkit::Limits::sandbox()
-    };
+    let callbacks_per_minute = std::num::NonZeroU32::new(2);
+    let limits = Some(payferry_httpkit::Limits { callbacks_per_minute, ..payferry_httpkit::Limits::sandbox() });
     let app = TestApp::start_with(TestConfig { limits, ..TestConfig::default() }).await;
     let send = || app.request(Method::POST, CALLBACKS).without_key().bytes("{}").send();
     for _ in 0..2 {

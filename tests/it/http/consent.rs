@@ -1,6 +1,7 @@
 //! Terms of service: the link, the page, and refusals.
 
-use payferry::http::consent::{ConsentTerms, LINK_SECS};
+use payferry::http::consent::LINK_SECS;
+use payferry::terms::ConsentTerms;
 use payferry_domain::customer::{Command, CustomerKind};
 use payferry_entities::audit_log;
 use payferry_journal::audit::Actor;
@@ -25,11 +26,13 @@ async fn click(app: &TestApp, path: &str, form: &str) -> Reply {
     call.header("content-type", "application/x-www-form-urlencoded").send().await
 }
 
-#[tokio::test]
-async fn customer_accepts_through_a_link() {
-    let app = TestApp::start().await;
-    let id = customer(&app).await;
-    let asked = ask(&app, id).await.ok(200);
+shared!(#[tokio::test] links, app = TestApp::start().await, app.renew_psp() =>
+    customer_accepts_through_a_link, invalid_links_return_404,
+    links_are_unique_to_a_request_and_its_psp_and_valid_for_a_day);
+
+async fn customer_accepts_through_a_link(app: &TestApp) {
+    let id = customer(app).await;
+    let asked = ask(app, id).await.ok(200);
     let path = link(&asked);
     let mut shown = asked.redacted();
     assert!(shown["body"]["url"].as_str().unwrap().starts_with("https://pay.example/consent?token=cr_"));
@@ -56,13 +59,13 @@ async fn customer_accepts_through_a_link() {
 
     // Without the button's value nothing is accepted.
     for form in ["", "accept=no", "accept"] {
-        click(&app, &path, form).await.ok(422).assert_shows(&["Nothing was accepted"]);
+        click(app, &path, form).await.ok(422).assert_shows(&["Nothing was accepted"]);
     }
-    click(&app, &path, "accept=yes").await.ok(200).assert_shows(&["Thank you"]);
-    for again in [click(&app, &path, "accept=yes").await, app.open(&path).await] {
+    click(app, &path, "accept=yes").await.ok(200).assert_shows(&["Thank you"]);
+    for again in [click(app, &path, "accept=yes").await, app.open(&path).await] {
         again.ok(200).assert_shows(&["accepted these terms already"]);
     }
-    insta::assert_json_snapshot!(ask(&app, id).await.redacted(), @r#"
+    insta::assert_json_snapshot!(ask(app, id).await.redacted(), @r#"
     {
       "body": {
         "accepted_at": "[time]",
@@ -84,53 +87,49 @@ async fn customer_accepts_through_a_link() {
     assert_eq!(entries[3].detail, json!({"sha256": ConsentTerms::default().digest()}).to_string());
 }
 
-#[tokio::test]
-async fn invalid_links_return_404() {
-    let app = TestApp::start().await;
-    let id = customer(&app).await;
-    let good = link(&ask(&app, id).await);
-    let other = good.replace(&id.to_string(), &customer(&app).await.to_string());
+async fn invalid_links_return_404(app: &TestApp) {
+    let id = customer(app).await;
+    let good = link(&ask(app, id).await);
+    let other = good.replace(&id.to_string(), &customer(app).await.to_string());
     let cut = &good[..good.len() - 2];
     for path in ["/consent", "/consent?token=", "/consent?token=a.b.c.d", "/consent?token=%FF", &other, cut] {
-        for reply in [app.open(path).await, click(&app, path, "accept=yes").await] {
+        for reply in [app.open(path).await, click(app, path, "accept=yes").await] {
             reply.ok(404).assert_shows(&["No such link"]);
         }
     }
-    assert_eq!(ask(&app, id).await["accepted_at"], json!(null));
+    assert_eq!(ask(app, id).await["accepted_at"], json!(null));
     // A deactivated customer is not asked.
-    let id = customer(&app).await;
-    let path = link(&ask(&app, id).await);
+    let id = customer(app).await;
+    let path = link(&ask(app, id).await);
     app.change_customer(id, &Command::Deactivate, &Actor::Service).await;
-    ask(&app, id).await.assert_problem(409, "customer_inactive");
-    for reply in [app.open(&path).await, click(&app, &path, "accept=yes").await] {
+    ask(app, id).await.assert_problem(409, "customer_inactive");
+    for reply in [app.open(&path).await, click(app, &path, "accept=yes").await] {
         reply.ok(410).assert_shows(&["nothing to accept"]);
     }
 }
 
-#[tokio::test]
-async fn links_are_unique_to_a_request_and_its_psp_and_valid_for_a_day() {
-    let app = TestApp::start().await;
-    let id = customer(&app).await;
+async fn links_are_unique_to_a_request_and_its_psp_and_valid_for_a_day(app: &TestApp) {
+    let id = customer(app).await;
     let path = format!("/api/v1/customers/{id}/service-consent");
     let call = || app.request(Method::POST, &path).idempotency_key("one");
     let (first, again) = (call().send().await, call().send().await);
     assert_eq!((first["url"].as_str(), again.header("idempotent-replayed")), (again["url"].as_str(), Some("true")));
     let key = app.stranger().await;
     app.request(Method::POST, &path).key(&key).send().await.assert_problem(404, "customer_not_found");
-    ask(&app, CustomerId::generate()).await.assert_problem(404, "customer_not_found");
+    ask(app, CustomerId::generate()).await.assert_problem(404, "customer_not_found");
     let nonsense = "/api/v1/customers/x/service-consent";
     app.request(Method::POST, nonsense).send().await.assert_problem(404, "customer_not_found");
     // Links are unique and valid for a day.
-    let id = customer(&app).await;
-    let (first, second) = (link(&ask(&app, id).await), link(&ask(&app, id).await));
+    let id = customer(app).await;
+    let (first, second) = (link(&ask(app, id).await), link(&ask(app, id).await));
     assert_ne!(first, second);
     for path in [&first, &second] {
         assert_eq!(app.open(path).await.status, 200, "older links stay valid");
     }
     app.state.clock().advance_secs(LINK_SECS + 1);
-    for old in [app.open(&first).await, click(&app, &first, "accept=yes").await] {
+    for old in [app.open(&first).await, click(app, &first, "accept=yes").await] {
         old.ok(410).assert_shows(&["has expired"]);
     }
-    let fresh = link(&ask(&app, id).await);
-    assert_eq!(click(&app, &fresh, "accept=yes").await.status, 200, "a new link after expiry");
+    let fresh = link(&ask(app, id).await);
+    assert_eq!(click(app, &fresh, "accept=yes").await.status, 200, "a new link after expiry");
 }

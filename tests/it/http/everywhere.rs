@@ -2,9 +2,11 @@
 
 use crate::prelude::*;
 
-#[tokio::test]
-async fn requests_have_ids_and_answers_are_not_cacheable() {
-    let app = TestApp::start().await;
+shared!(#[tokio::test] every_route, app = TestApp::start().await, app.renew_psp() =>
+    requests_have_ids_and_answers_are_not_cacheable, unknown_routes_return_a_problem_document,
+    openapi_document_describes_every_route_and_its_page_loads_nothing_else);
+
+async fn requests_have_ids_and_answers_are_not_cacheable(app: &TestApp) {
     let own = app.get("/merchants").await;
     assert!(own.header("x-request-id").unwrap().starts_with("req_"));
     let given = app.request(Method::GET, "/merchants").header("x-request-id", "trace-1.2:3_4").send().await;
@@ -19,9 +21,7 @@ async fn requests_have_ids_and_answers_are_not_cacheable() {
     assert_eq!(own.header("content-type"), Some("application/json"));
 }
 
-#[tokio::test]
-async fn unknown_routes_return_a_problem_document() {
-    let app = TestApp::start().await;
+async fn unknown_routes_return_a_problem_document(app: &TestApp) {
     let reply = app.open("/nowhere").await;
     reply.assert_problem(404, "route_not_found");
     insta::assert_json_snapshot!("route_not_found", reply.redacted());
@@ -37,9 +37,7 @@ async fn unknown_routes_return_a_problem_document() {
     reply.assert_problem(405, "method_not_allowed");
 }
 
-#[tokio::test]
-async fn openapi_document_describes_every_route_and_its_page_loads_nothing_else() {
-    let app = TestApp::start().await;
+async fn openapi_document_describes_every_route_and_its_page_loads_nothing_else(app: &TestApp) {
     let reply = app.open("/openapi.json").await;
     assert_eq!(reply.header("content-type"), Some("application/json"));
     assert_has(&reply, json!({ "openapi": "3.1.0", "servers": [{ "url": "https://pay.example" }] }));

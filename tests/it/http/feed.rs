@@ -81,7 +81,7 @@ async fn following_reader_gets_all_events_in_feed_order() {
 
 #[tokio::test]
 async fn waits_are_limited_and_end_with_the_listener() {
-    let limits = Limits { waits_per_psp: 1, ..Limits::sandbox() };
+    let limits = Some(Limits { waits_per_psp: 1, ..Limits::sandbox() });
     let app = TestApp::start_with(TestConfig { limits, ..TestConfig::default() }).await;
     let (first, ()) = tokio::join!(app.get("/api/v1/events?wait=30"), async {
         until("a request waits", async || (app.state.system.journal().waited_for() == 1).then_some(())).await;

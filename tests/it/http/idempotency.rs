@@ -3,7 +3,7 @@
 use payferry_entities::idempotency_keys;
 use payferry_httpkit::idempotency::KEPT_SECS;
 
-use crate::http::customers::paid_out::payee;
+use crate::http::customers::paid_out::{payee, payout};
 use crate::prelude::*;
 
 fn batch(external_id: &str) -> Value {
@@ -15,30 +15,29 @@ fn sync(app: &TestApp, key: &str, body: &Value) -> Call {
     app.request(Method::POST, "/merchants/sync").idempotency_key(key).json(body)
 }
 
-#[tokio::test]
-async fn first_answer_is_replayed() {
-    let app = TestApp::start().await;
-    let first = sync(&app, "k1", &batch("a")).send().await;
+shared!(#[tokio::test] keys, app = TestApp::start().await, app.renew_psp() =>
+    first_answer_is_replayed, only_successes_are_stored, one_of_many_concurrent_requests_is_executed);
+
+async fn first_answer_is_replayed(app: &TestApp) {
+    let first = sync(app, "k1", &batch("a")).send().await;
     assert_eq!((&first["created"], first.header("idempotent-replayed")), (&json!(1), None));
-    sync(&app, "k1", &batch("a")).send().await.assert_replays(&first);
+    sync(app, "k1", &batch("a")).send().await.assert_replays(&first);
     app.post_keyed("k1", "/api/v1/merchants/sync", &batch("a")).await.assert_replays(&first);
-    sync(&app, "k1", &batch("b")).send().await.assert_problem(422, "idempotency_key_reused");
+    sync(app, "k1", &batch("b")).send().await.assert_problem(422, "idempotency_key_reused");
     assert_eq!(app.get("/merchants").await["total"], 1);
     // Keys belong to a PSP.
     let key = app.stranger().await;
-    let theirs = sync(&app, "k1", &batch("other")).key(&key).send().await;
+    let theirs = sync(app, "k1", &batch("other")).key(&key).send().await;
     assert_eq!((&theirs["created"], theirs.header("idempotent-replayed")), (&json!(1), None));
 }
 
-#[tokio::test]
-async fn only_successes_are_stored() {
-    let app = TestApp::start().await;
-    sync(&app, "k1", &json!({ "merchants": [] })).send().await.assert_problem(422, "validation_failed");
-    let fixed = sync(&app, "k1", &batch("a")).send().await;
+async fn only_successes_are_stored(app: &TestApp) {
+    sync(app, "k1", &json!({ "merchants": [] })).send().await.assert_problem(422, "validation_failed");
+    let fixed = sync(app, "k1", &batch("a")).send().await;
     assert_eq!((&fixed["created"], fixed.header("idempotent-replayed")), (&json!(1), None));
     // Invalid keys are refused.
     for bad in ["", "a b", &"k".repeat(256)] {
-        sync(&app, bad, &batch("a")).send().await.assert_problem(400, "invalid_header");
+        sync(app, bad, &batch("a")).send().await.assert_problem(400, "invalid_header");
     }
     assert_eq!(app.get("/merchants").await["total"], 1);
 }
@@ -47,9 +46,7 @@ async fn only_successes_are_stored() {
 async fn payout_refused_for_insufficient_balance_can_be_repeated() {
     let app = TestApp::start_with_chains().await;
     let customer = payee(&app).await;
-    let payout =
-        |amount: &str| json!({ "customer_id": customer, "amount": amount, "currency": "USDC", "chain": "base" });
-    let asked = async |amount| app.post_keyed("p1", "/payouts", &payout(amount)).await;
+    let asked = async |amount| app.post_keyed("p1", "/payouts", &payout(&customer, amount)).await;
     for _ in 0..2 {
         asked("50").await.assert_problem(409, "insufficient_balance");
     }
@@ -79,10 +76,8 @@ async fn answers_are_stored_encrypted_for_a_day() {
     assert_eq!(deleted, 1);
 }
 
-#[tokio::test]
-async fn one_of_many_concurrent_requests_is_executed() {
-    let app = TestApp::start().await;
-    let calls = (0..20).map(|_| sync(&app, "k1", &batch("a")).send());
+async fn one_of_many_concurrent_requests_is_executed(app: &TestApp) {
+    let calls = (0..20).map(|_| sync(app, "k1", &batch("a")).send());
     let replies = futures::future::join_all(calls).await;
     let (mut first, mut replayed, mut running) = (0, 0, 0);
     for reply in &replies {
@@ -98,5 +93,5 @@ async fn one_of_many_concurrent_requests_is_executed() {
     }
     assert_eq!((first, first + replayed + running), (1, 20));
     // No request remains marked as running.
-    assert_eq!(sync(&app, "k1", &batch("a")).send().await.header("idempotent-replayed"), Some("true"));
+    assert_eq!(sync(app, "k1", &batch("a")).send().await.header("idempotent-replayed"), Some("true"));
 }

@@ -13,11 +13,13 @@ async fn open(app: &TestApp, path: &str, key: Option<&str>) -> Events {
     Events::of(parts.status, &parts.headers, body.into_data_stream())
 }
 
-#[tokio::test]
-async fn psp_follows_a_payment_to_its_end() {
-    let app = TestApp::start_with_chains().await;
+shared!(#[tokio::test] streams, app = TestApp::start_with_chains().await, app.renew_psp() =>
+    streams_of_unknown_and_foreign_payments_are_refused, psp_follows_a_payment_to_its_end,
+    page_follows_its_payment_by_its_link);
+
+async fn psp_follows_a_payment_to_its_end(app: &TestApp) {
     let made = app.add_payment().await;
-    let mut stream = open(&app, &format!("{}/events", made.path()), Some(&app.key)).await;
+    let mut stream = open(app, &format!("{}/events", made.path()), Some(&app.key)).await;
     let first = stream.next().await.unwrap();
     let shown = first.json();
     assert_eq!((first.name.as_str(), first.id.as_deref()), ("payment", Some("1")));
@@ -43,19 +45,17 @@ async fn psp_follows_a_payment_to_its_end() {
     assert!(stream.next().await.is_none());
     assert_eq!(app.state.system.journal().waited_for(), 0, "no reader waits any more");
     // An ended payment gives its state and an end event.
-    let mut again = open(&app, &format!("{}/events", made.path()), Some(&app.key)).await;
+    let mut again = open(app, &format!("{}/events", made.path()), Some(&app.key)).await;
     assert_eq!(again.next().await.unwrap().name, "payment");
     assert_eq!(again.next().await.unwrap().name, "end");
     assert!(again.next().await.is_none());
 }
 
-#[tokio::test]
-async fn page_follows_its_payment_by_its_link() {
-    let app = TestApp::start_with_chains().await;
+async fn page_follows_its_payment_by_its_link(app: &TestApp) {
     let merchant = app.add_merchant().await;
     let made = app.add_payment().await;
     let path = made.page_path();
-    let mut stream = open(&app, &format!("{path}/events"), None).await;
+    let mut stream = open(app, &format!("{path}/events"), None).await;
     let first = stream.next().await.unwrap();
     assert_eq!(first.name, "page");
     let page = app.open(path).await;
@@ -76,7 +76,7 @@ async fn page_follows_its_payment_by_its_link() {
     assert!(stream.next().await.is_none());
     // A passed deadline is shown without a write.
     let made = app.add_payment().await;
-    let mut stream = open(&app, &format!("{}/events", made.page_path()), None).await;
+    let mut stream = open(app, &format!("{}/events", made.page_path()), None).await;
     stream.until("it waits", |event| event.data.contains("Waiting for your payment")).await;
     // A halted chain says nothing about the deadline.
     app.env().chain(Chain::Base).devchain().pause_mining();
@@ -87,7 +87,7 @@ async fn page_follows_its_payment_by_its_link() {
 
 #[tokio::test]
 async fn streams_are_limited_and_end_with_the_listener() {
-    let limits = Limits { streams_at_once: 3, streams_per_address: 1, ..Limits::sandbox() };
+    let limits = Some(Limits { streams_at_once: 3, streams_per_address: 1, ..Limits::sandbox() });
     let app = TestApp::start_with(TestConfig { chains: true, limits, ..TestConfig::default() }).await;
     let made = app.add_payment().await;
     let (page, psp) = (format!("{}/events", made.page_path()), format!("{}/events", made.path()));
@@ -106,9 +106,7 @@ async fn streams_are_limited_and_end_with_the_listener() {
     assert!(first.next().await.is_none() && again.next().await.is_none(), "all streams end with the listener");
 }
 
-#[tokio::test]
-async fn streams_of_unknown_and_foreign_payments_are_refused() {
-    let app = TestApp::start_with_chains().await;
+async fn streams_of_unknown_and_foreign_payments_are_refused(app: &TestApp) {
     let made = app.add_payment().await;
     let key = app.stranger().await;
     let path = format!("{}/events", made.path());

@@ -21,7 +21,7 @@ async fn requests_beyond_the_limit_get_503_and_admitted_ones_succeed() {
         lift_pause.notified().await;
         "done"
     };
-    let limits = Limits { requests_at_once: 1, ..Limits::sandbox() };
+    let limits = Some(Limits { requests_at_once: 1, ..Limits::sandbox() });
     let routes = Router::new().route("/slow", get(slow));
     let app = Arc::new(TestApp::start_with(TestConfig { limits, routes, ..TestConfig::default() }).await);
     let first = tokio::spawn({
@@ -41,7 +41,7 @@ async fn requests_beyond_the_limit_get_503_and_admitted_ones_succeed() {
 
 #[tokio::test]
 async fn unknown_keys_are_rate_limited_and_keys_in_use_are_not() {
-    let limits = Limits { unknown_keys_per_minute: 3, ..Limits::sandbox() };
+    let limits = Some(Limits { unknown_keys_per_minute: 3, ..Limits::sandbox() });
     let app = TestApp::start_with(TestConfig { limits, ..TestConfig::default() }).await;
     assert_eq!(app.get("/merchants").await.status, 200);
     for _ in 0..3 {

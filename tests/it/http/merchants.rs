@@ -10,10 +10,12 @@ async fn sync(app: &TestApp, merchants: &[Value]) -> Reply {
     app.post("/merchants/sync", &json!({ "merchants": merchants })).await
 }
 
-#[tokio::test]
-async fn sync_creates_then_updates() {
-    let app = TestApp::start().await;
-    let first = sync(&app, &[merchant("b", "1"), merchant("a", "2")]).await;
+shared!(#[tokio::test] merchants, app = TestApp::start().await, app.renew_psp() =>
+    sync_creates_then_updates, one_invalid_item_rejects_the_batch_and_all_are_named, business_id_is_immutable,
+    lists_are_paged, merchants_of_another_psp_are_not_found, concurrent_batches_create_each_merchant_once);
+
+async fn sync_creates_then_updates(app: &TestApp) {
+    let first = sync(app, &[merchant("b", "1"), merchant("a", "2")]).await;
     insta::assert_json_snapshot!("sync", first.redacted());
     let again =
         app.post("/api/v1/merchants/sync", &json!({ "merchants": [merchant("a", "2"), merchant("c", "3")] })).await;
@@ -26,15 +28,13 @@ async fn sync_creates_then_updates() {
     let before = &before["merchant"];
     assert_eq!(before["updated_at"], before["created_at"], "an unchanged merchant is not modified");
     let renamed = with(&merchant("a", "2"), &json!({ "name": "Other", "unknown": "ignored" }));
-    let reply = sync(&app, &[renamed]).await;
+    let reply = sync(app, &[renamed]).await;
     assert_has(&reply, json!({ "created": 0, "updated": 1 }));
     let after = app.get(&format!("/api/v1/merchants/{id}")).await;
     assert_has(&after["merchant"], json!({ "name": "Other", "created_at": before["created_at"] }));
 }
 
-#[tokio::test]
-async fn one_invalid_item_rejects_the_batch_and_all_are_named() {
-    let app = TestApp::start().await;
+async fn one_invalid_item_rejects_the_batch_and_all_are_named(app: &TestApp) {
     let batch = json!({ "merchants": [
         merchant("good", "1"),
         { "external_id": "x", "name": " ", "email": "nowhere" },
@@ -60,10 +60,8 @@ async fn one_invalid_item_rejects_the_batch_and_all_are_named() {
     app.post("/merchants/sync", &large).await.assert_problem(413, "body_too_large");
 }
 
-#[tokio::test]
-async fn business_id_is_immutable() {
-    let app = TestApp::start().await;
-    sync(&app, &[merchant("a", "1"), merchant("b", "1")]).await;
+async fn business_id_is_immutable(app: &TestApp) {
+    sync(app, &[merchant("a", "1"), merchant("b", "1")]).await;
     let batch = json!({ "merchants": [merchant("new", "1"), merchant("a", "2"), merchant("b", "3")] });
     let reply = app.post("/merchants/sync", &batch).await;
     insta::assert_json_snapshot!("sync_immutable", reply.redacted());
@@ -72,11 +70,9 @@ async fn business_id_is_immutable() {
     app.post("/merchants/sync", &mixed).await.assert_problem(422, "validation_failed");
 }
 
-#[tokio::test]
-async fn lists_are_paged() {
-    let app = TestApp::start().await;
+async fn lists_are_paged(app: &TestApp) {
     for name in ["a", "b", "c"] {
-        sync(&app, &[merchant(name, "1")]).await;
+        sync(app, &[merchant(name, "1")]).await;
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     }
     let page = app.get("/merchants?limit=2&offset=1&unknown=1").await;
@@ -86,10 +82,8 @@ async fn lists_are_paged() {
     assert_eq!(bad.faults(), "limit: out_of_range, offset: out_of_range");
 }
 
-#[tokio::test]
-async fn merchants_of_another_psp_are_not_found() {
-    let app = TestApp::start().await;
-    let reply = sync(&app, &[merchant("a", "1")]).await;
+async fn merchants_of_another_psp_are_not_found(app: &TestApp) {
+    let reply = sync(app, &[merchant("a", "1")]).await;
     let id = reply["merchants"][0]["merchant_id"].as_str().unwrap();
     let key = app.stranger().await;
     let as_other = |path: &str| app.request(Method::GET, path).key(&key);
@@ -105,9 +99,7 @@ async fn merchants_of_another_psp_are_not_found() {
     assert_ne!(theirs["merchants"][0]["merchant_id"], id);
 }
 
-#[tokio::test]
-async fn concurrent_batches_create_each_merchant_once() {
-    let app = TestApp::start().await;
+async fn concurrent_batches_create_each_merchant_once(app: &TestApp) {
     let batch = |reversed: bool| {
         let mut items: Vec<_> = (0..50).map(|i| merchant(&format!("m{i}"), "1")).collect();
         if reversed {

@@ -25,9 +25,10 @@ fn scanned(page: &str) -> String {
     picture.detect_grids()[0].decode().unwrap().1
 }
 
-#[tokio::test]
-async fn page_shows_the_payment_and_no_personal_data() {
-    let app = TestApp::start_with_chains().await;
+shared!(#[tokio::test] pages, app = TestApp::start_with_chains().await, app.renew_psp() =>
+    page_shows_the_payment_and_no_personal_data, incomplete_cancelled_and_unknown_payments_have_pages);
+
+async fn page_shows_the_payment_and_no_personal_data(app: &TestApp) {
     let merchant = app.add_merchant().await;
     let changes = json!({ "amount": "12.5", "currency": "USDT", "chain": "arbitrum",
         "metadata": { "buyer": "Jane Roe" }, "reference": "INV-1" });
@@ -58,9 +59,7 @@ async fn page_shows_the_payment_and_no_personal_data() {
     ended.assert_hides(&["ethereum:", "http-equiv=\"refresh\""]);
 }
 
-#[tokio::test]
-async fn incomplete_cancelled_and_unknown_payments_have_pages() {
-    let app = TestApp::start_with_chains().await;
+async fn incomplete_cancelled_and_unknown_payments_have_pages(app: &TestApp) {
     let made = app.paid("4", "mismatched").await;
     let page = app.open(made.page_path()).await;
     let rest = format!("uint256={}", Amount::from_tokens(6).units());

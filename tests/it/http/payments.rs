@@ -44,9 +44,13 @@ async fn payment_is_created_read_and_paid() {
     insta::assert_json_snapshot!("delivery_log_entry", entry);
 }
 
-#[tokio::test]
-async fn best_returns_its_candidates_and_an_underpaid_payment_its_due_amount() {
-    let app = TestApp::start_with_chains().await;
+shared!(#[tokio::test] payments, app = TestApp::start_with_chains().await, app.renew_psp() =>
+    invalid_requests_list_all_errors_and_create_nothing,
+    best_returns_its_candidates_and_an_underpaid_payment_its_due_amount,
+    accepted_metadata_is_readable_at_any_depth_with_exact_numbers, cancelled_payment_has_ended,
+    lists_are_filtered_and_paged);
+
+async fn best_returns_its_candidates_and_an_underpaid_payment_its_due_amount(app: &TestApp) {
     let good = json!({ "merchant_id": app.add_merchant().await, "amount": "10", "currency": "USDC", "chain": "best" });
     let made = app.post("/api/v1/payments/initiate", &good).await.ok(201);
     let candidates = made["chain_candidates"].as_array().unwrap();
@@ -63,9 +67,7 @@ async fn best_returns_its_candidates_and_an_underpaid_payment_its_due_amount() {
     assert_has(&record, json!({ "kyt_verdict": "allow", "kyt/verdict": "allow", "required_confirmations": 2 }));
 }
 
-#[tokio::test]
-async fn invalid_requests_list_all_errors_and_create_nothing() {
-    let app = TestApp::start_with_chains().await;
+async fn invalid_requests_list_all_errors_and_create_nothing(app: &TestApp) {
     let values = [
         ("amount: amount_too_small", json!(["0", "0.009999"])),
         ("amount: amount_malformed", json!(["-1", "1e3", "NaN", "", " 1", "1.", "1,000", "٣"])),
@@ -98,12 +100,12 @@ async fn invalid_requests_list_all_errors_and_create_nothing() {
         "reference": 7, "customer_id": 8 });
     assert_eq!(app.post("/payments/initiate", &all_wrong).await["errors"].as_array().unwrap().len(), 8);
 
-    let reply = initiate(&app, &json!({ "merchant_id": "merch_01J9Z3K4M5N6P7Q8R9S0T1V2W3" })).await;
+    let reply = initiate(app, &json!({ "merchant_id": "merch_01J9Z3K4M5N6P7Q8R9S0T1V2W3" })).await;
     insta::assert_json_snapshot!("initiate_unknown_merchant", reply.redacted());
     let customer = json!({ "customer_id": "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3" });
-    initiate(&app, &customer).await.assert_problem(404, "customer_not_found");
+    initiate(app, &customer).await.assert_problem(404, "customer_not_found");
     let large = json!({ "metadata": { "a": "x".repeat(300 * 1024) } });
-    initiate(&app, &large).await.assert_problem(413, "body_too_large");
+    initiate(app, &large).await.assert_problem(413, "body_too_large");
     let cut = app.request(Method::POST, "/payments/initiate").bytes("{\"amount\":");
     cut.send().await.assert_problem(400, "malformed_json");
 
@@ -111,7 +113,7 @@ async fn invalid_requests_list_all_errors_and_create_nothing() {
     assert_eq!(app.count::<payment_transitions::Entity>().await, 0);
     assert_eq!(app.count::<idempotency_keys::Entity>().await, 0);
     for (edge, shown) in [("0.01", "0.01"), ("1000000", "1000000.00"), ("10.123456", "10.123456")] {
-        assert_eq!(initiate(&app, &json!({ "amount": edge })).await["amount"], shown);
+        assert_eq!(initiate(app, &json!({ "amount": edge })).await["amount"], shown);
     }
 }
 
@@ -147,13 +149,11 @@ async fn unconfigured_chain_and_database_outage_are_reported() {
     assert!(!reply.text().to_lowercase().contains("pool"), "no details of the failure");
 }
 
-#[tokio::test]
-async fn accepted_metadata_is_readable_at_any_depth_with_exact_numbers() {
-    let app = TestApp::start_with_chains().await;
+async fn accepted_metadata_is_readable_at_any_depth_with_exact_numbers(app: &TestApp) {
     let mut taken = Vec::new();
     for levels in [1, METADATA_LEVELS_MAX, METADATA_LEVELS_MAX + 1, 64, 122, 123, 124, 125, 126] {
         let metadata = (1..levels).fold(json!({}), |inner, _| json!({ "in": inner }));
-        let made = initiate(&app, &json!({ "metadata": metadata })).await;
+        let made = initiate(app, &json!({ "metadata": metadata })).await;
         if made.status != 201 {
             made.assert_invalid("metadata: too_deep");
             continue;
@@ -200,9 +200,7 @@ async fn repeated_request_creates_one_payment() {
     assert!(!row.contains(again.wallet()) && !row.contains("pay_"), "answers are sealed");
 }
 
-#[tokio::test]
-async fn cancelled_payment_has_ended() {
-    let app = TestApp::start_with_chains().await;
+async fn cancelled_payment_has_ended(app: &TestApp) {
     let made = app.add_payment().await;
     let path = format!("{}/cancel", made.path());
     let cancel = || app.request(Method::POST, &path).idempotency_key("c");
@@ -219,12 +217,10 @@ async fn cancelled_payment_has_ended() {
     app.request(Method::POST, &path).send().await.assert_problem(409, "payment_not_pending");
 }
 
-#[tokio::test]
-async fn lists_are_filtered_and_paged() {
-    let app = TestApp::start_with_chains().await;
+async fn lists_are_filtered_and_paged(app: &TestApp) {
     let (merchant, mut ids) = (app.add_merchant().await, Vec::new());
     for n in 0..5 {
-        ids.push(initiate(&app, &json!({ "reference": format!("R{}", n % 2) })).await["payment_id"].clone());
+        ids.push(initiate(app, &json!({ "reference": format!("R{}", n % 2) })).await["payment_id"].clone());
     }
     let list = async |query: &str| {
         let reply = app.get(&format!("/payments{query}")).await.ok(200);

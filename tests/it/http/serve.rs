@@ -1,6 +1,7 @@
 //! The listener: shutdown, timeouts, and handlers that panic or never end.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -8,6 +9,7 @@ use axum::routing::get;
 use payferry_httpkit::{DRAIN_MAX, Limits, ServeConfig, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -36,7 +38,7 @@ async fn panicking_handler_returns_a_problem_document() {
 #[tokio::test]
 async fn endless_request_times_out() {
     let routes = Router::new().route("/slow", get(std::future::pending::<()>));
-    let limits = Limits { request_timeout: Duration::from_millis(100), ..Limits::sandbox() };
+    let limits = Some(Limits { request_timeout: Duration::from_millis(100), ..Limits::sandbox() });
     let app = TestApp::start_with(TestConfig { limits, routes, ..TestConfig::default() }).await;
     let reply = app.request(Method::GET, "/slow").send().await;
     reply.assert_problem(503, "timed_out");
@@ -45,11 +47,14 @@ async fn endless_request_times_out() {
 
 #[tokio::test]
 async fn shutdown_answers_running_requests_and_accepts_no_new_ones() {
-    let slow = || async {
-        tokio::time::sleep(Duration::from_millis(500)).await;
+    let (stop, entered) = (CancellationToken::new(), Arc::new(Notify::new()));
+    let (stopped, inside) = (stop.clone(), Arc::clone(&entered));
+    let slow = || async move {
+        inside.notify_one();
+        stopped.cancelled().await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
         "done"
     };
-    let stop = CancellationToken::new();
     let router = Router::new().route("/slow", get(slow)).route("/quick", get(async || "quick"));
     let (address, server) = served(router, stop.clone()).await;
 
@@ -62,7 +67,7 @@ async fn shutdown_answers_running_requests_and_accepts_no_new_ones() {
     half_said.write_all(b"GET /quick HTT").await.unwrap();
     let mut running = TcpStream::connect(address).await.unwrap();
     running.write_all(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    entered.notified().await;
 
     let stopped = Instant::now();
     stop.cancel();

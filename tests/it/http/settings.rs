@@ -13,9 +13,11 @@ async fn changed(app: &TestApp, body: Value) -> Value {
     reply["settings"].clone()
 }
 
-#[tokio::test]
-async fn settings_are_read_and_changed_with_an_audit_entry() {
-    let app = TestApp::start_with_chains().await;
+shared!(#[tokio::test] settings, app = TestApp::start_with_chains().await, app.renew_psp() =>
+    settings_are_read_and_changed_with_an_audit_entry, invalid_settings_are_named_and_change_nothing,
+    changes_need_full_scope_and_are_per_psp, concurrent_changes_do_not_undo_each_other);
+
+async fn settings_are_read_and_changed_with_an_audit_entry(app: &TestApp) {
     let first = app.get(SETTINGS).await;
     insta::assert_json_snapshot!("settings", first.redacted());
     let all = json!({ "tolerance": "0.05", "tolerance_bps": 20, "overpayment": "refund_excess", 
@@ -29,7 +31,7 @@ async fn settings_are_read_and_changed_with_an_audit_entry() {
     assert_eq!(read, reply["settings"]);
 
     // Omitted settings stay; `default` restores the operator's setting.
-    let partly = changed(&app, json!({ "overpayment": "hold", "finality": { "base": "default" } })).await;
+    let partly = changed(app, json!({ "overpayment": "hold", "finality": { "base": "default" } })).await;
     let expected = json!({ "overpayment": "hold", "tolerance": "0.05",
         "finality/base": first["settings"]["finality"]["base"], "finality/polygon": read["finality"]["polygon"] });
     assert_has(&partly, expected);
@@ -51,9 +53,7 @@ async fn settings_are_read_and_changed_with_an_audit_entry() {
     assert_eq!(detail.as_object().unwrap().len(), 2, "only the differences: {detail}");
 }
 
-#[tokio::test]
-async fn invalid_settings_are_named_and_change_nothing() {
-    let app = TestApp::start_with_chains().await;
+async fn invalid_settings_are_named_and_change_nothing(app: &TestApp) {
     let before = app.get(SETTINGS).await.json;
     let bad = json!({ "tolerance": "1e3", "tolerance_bps": 10_001, "overpayment": "keep", "refund_to_sender": "yes",
         "require_customer": 1, "dust_floor": "1.01", "event_families": "all", "fee_bps": 0, "send_max": "1",
@@ -86,30 +86,26 @@ async fn invalid_settings_are_named_and_change_nothing() {
     assert_eq!(app.get(SETTINGS).await.json, before, "nothing was changed");
 }
 
-#[tokio::test]
-async fn changes_need_full_scope_and_are_per_psp() {
-    let app = TestApp::start().await;
+async fn changes_need_full_scope_and_are_per_psp(app: &TestApp) {
     let narrow = [Scope::Read, Scope::Payments, Scope::Customers, Scope::Money, Scope::Webhooks];
     let narrow = app.add_key(app.psp_id, &narrow).await;
     let body = json!({ "overpayment": "accept" });
     app.request(Method::PATCH, SETTINGS).key(&narrow).json(&body).send().await.assert_problem(403, "missing_scope");
     assert_eq!(app.get_as(&narrow, SETTINGS).await.status, 200);
     let key = app.stranger().await;
-    changed(&app, body.clone()).await;
+    changed(app, body.clone()).await;
     let theirs = app.get_as(&key, SETTINGS).await;
     assert_eq!(theirs["settings"]["overpayment"], "hold");
 
     // A repeated request returns the same answer, even if the setting has changed since.
     let keyed = || app.request(Method::PATCH, SETTINGS).idempotency_key("s").json(&json!({ "tolerance": "1" })).send();
     let first = keyed().await;
-    changed(&app, json!({ "tolerance": "2" })).await;
+    changed(app, json!({ "tolerance": "2" })).await;
     keyed().await.assert_replays(&first);
     assert_eq!(app.get(SETTINGS).await["settings"]["tolerance"], "2.00");
 }
 
-#[tokio::test]
-async fn concurrent_changes_do_not_undo_each_other() {
-    let app = TestApp::start().await;
+async fn concurrent_changes_do_not_undo_each_other(app: &TestApp) {
     let bodies = [
         json!({ "tolerance": "0.5" }),
         json!({ "tolerance_bps": 7 }),

@@ -1,7 +1,7 @@
 //! Every documented route: without a key, with too little scope, and with another PSP's key.
 
 use crate::cli::customers::{make_ready, person};
-use crate::http::customers::paid_out::{payee, register};
+use crate::http::customers::paid_out::{payee, payout, register, withdrawal};
 use crate::http::customers::{add, individual};
 use crate::prelude::*;
 use crate::process::Running;
@@ -64,8 +64,7 @@ async fn objects_of_another_psp_are_not_found() {
     let paid = payee(&app).await;
     register(&app).await;
     let ordered = async |path: &str, id: &str, body: Value| app.post(path, &body).await.ok(202).string(id).to_owned();
-    let withdrawal = json!({ "amount": "1", "currency": "USDC", "chain": "base" });
-    let to_customer = json!({ "customer_id": paid, "amount": "1", "currency": "USDC", "chain": "base" });
+    let (to_customer, withdrawal) = (payout(&paid, "1"), withdrawal("1"));
     let refund = json!({ "amount": "1", "address": "0x000000000000000000000000000000000000ada6" });
     let names = [
         ("{payment_id}", payment.to_owned()),
@@ -195,9 +194,10 @@ async fn objects_of_another_psp_are_not_found() {
     }
 }
 
-#[tokio::test]
-async fn sandbox_routes_reject_payments_of_another_psp() {
-    let sandbox = Running::new().await;
+shared!(#[tokio::test] sandbox_routes, sandbox = Running::new().await, async {} =>
+    sandbox_routes_reject_payments_of_another_psp, sandbox_routes_find_a_payment_by_its_own_id_only);
+
+async fn sandbox_routes_reject_payments_of_another_psp(sandbox: &Running) {
     let id = sandbox.payment().await;
     let client = reqwest::Client::new();
     let make = async |path: &str, body: Value| sandbox.operator(Method::POST, path, Some(body)).await.1;
@@ -219,18 +219,15 @@ async fn sandbox_routes_reject_payments_of_another_psp() {
     sandbox.until_settled(&id).await;
 }
 
-#[tokio::test]
-async fn sandbox_routes_find_a_payment_by_its_own_id_only() {
-    let sandbox = Running::new().await;
+async fn sandbox_routes_find_a_payment_by_its_own_id_only(sandbox: &Running) {
     let payment = sandbox.payment().await;
-    let customer = person(&sandbox).await;
+    let customer = person(sandbox).await;
     let wallet = json!({ "customer_id": customer, "wallet_address": "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359" });
     sandbox.ok(Method::PATCH, "/api/v1/customers/payment-details", Some(wallet)).await;
-    make_ready(&sandbox, &customer).await;
+    make_ready(sandbox, &customer).await;
     let approved = json!({ "outcome": "approved" });
     sandbox.ok(Method::POST, &format!("/sandbox/customers/{customer}/kyc"), Some(approved)).await;
-    let asked = json!({ "customer_id": customer, "amount": "5", "currency": "USDC", "chain": "base" });
-    let made = sandbox.ok(Method::POST, "/transfers", Some(asked)).await;
+    let made = sandbox.ok(Method::POST, "/transfers", Some(payout(&customer, "5"))).await;
     let transfer = made["payment_id"].as_str().unwrap().to_owned();
     let (as_transfer, as_payment) = (payment.replacen("pay_", "tr_", 1), transfer.replacen("tr_", "pay_", 1));
     for (id, no_id) in [(payment, as_transfer), (transfer, as_payment)] {

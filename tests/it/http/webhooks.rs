@@ -1,7 +1,5 @@
 //! Webhook configuration, the delivery log and the feed.
 
-use payferry::config::Environment;
-use payferry_httpkit::Limits;
 use wiremock::matchers::method;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
@@ -11,16 +9,18 @@ async fn set(app: &TestApp, body: &Value) -> Reply {
     app.patch("/api/v1/set_webhook", body).await
 }
 
-#[tokio::test]
-async fn secret_is_shown_only_on_creation() {
-    let app = TestApp::start().await;
+shared!(#[tokio::test] endpoints, app = TestApp::start().await, app.renew_psp() =>
+    secret_is_shown_only_on_creation, lost_secret_is_replayed_with_the_idempotency_key,
+    invalid_urls_and_patterns_are_refused, test_event_is_signed_and_its_answer_shown);
+
+async fn secret_is_shown_only_on_creation(app: &TestApp) {
     insta::assert_json_snapshot!("webhook_unset", app.get("/api/v1/webhook").await.redacted());
-    let first = set(&app, &json!({ "webhook_url": "https://psp.example/hooks" })).await;
+    let first = set(app, &json!({ "webhook_url": "https://psp.example/hooks" })).await;
     insta::assert_json_snapshot!("set_webhook", first.redacted());
     let second = json!({ "webhook_url": "https://psp.example/other", "events": ["payment.*", "payin.settled"] });
-    let second = set(&app, &second).await;
+    let second = set(app, &second).await;
     assert_has(&second, json!({ "signing_secret": null, "events": ["payment.*", "payin.settled"] }));
-    let third = set(&app, &json!({ "webhook_url": "https://psp.example/third" })).await;
+    let third = set(app, &json!({ "webhook_url": "https://psp.example/third" })).await;
     assert_eq!(third["events"], json!(["payment.*", "payin.settled"]), "the patterns are unchanged");
     let rotated = app.request(Method::POST, "/api/v1/webhook/rotate").send().await;
     insta::assert_json_snapshot!("rotate_webhook", rotated.redacted());
@@ -30,9 +30,7 @@ async fn secret_is_shown_only_on_creation() {
     shown.assert_hides(&["whsec_"]);
 }
 
-#[tokio::test]
-async fn lost_secret_is_replayed_with_the_idempotency_key() {
-    let app = TestApp::start().await;
+async fn lost_secret_is_replayed_with_the_idempotency_key(app: &TestApp) {
     let body = json!({ "webhook_url": "https://psp.example/hooks" });
     let call = || app.request(Method::PATCH, "/api/v1/set_webhook").idempotency_key("w").json(&body).send();
     let (first, again) = (call().await, call().await);
@@ -42,9 +40,7 @@ async fn lost_secret_is_replayed_with_the_idempotency_key() {
     assert_eq!(rotate().await["signing_secret"], rotate().await["signing_secret"], "rotated once");
 }
 
-#[tokio::test]
-async fn invalid_urls_and_patterns_are_refused() {
-    let app = TestApp::start().await;
+async fn invalid_urls_and_patterns_are_refused(app: &TestApp) {
     let cases = [
         (json!({}), "webhook_url: required"),
         (json!({ "webhook_url": 7, "events": "all" }), "webhook_url: wrong_type, events: wrong_type"),
@@ -56,11 +52,10 @@ async fn invalid_urls_and_patterns_are_refused() {
         (json!({ "webhook_url": "https://psp.example/", "events": ["pay"] }), "events: unknown_value"),
         (json!({ "webhook_url": "https://psp.example/", "events": [1] }), "events: wrong_type"),
     ];
-    assert_refused(&cases, async |body| set(&app, body).await).await;
+    assert_refused(&cases, async |body| set(app, body).await).await;
     assert_eq!(app.get("/api/v1/webhook").await["webhook_url"], Value::Null, "nothing was written");
 
-    let production =
-        TestConfig { environment: Environment::Production, limits: Limits::production(), ..TestConfig::default() };
+    let production = TestConfig { is_production: true, ..TestConfig::default() };
     let production = TestApp::start_with(production).await;
     for (url, fault) in [
         ("http://psp.example/", "webhook_url: url_not_https"),
@@ -76,15 +71,13 @@ async fn invalid_urls_and_patterns_are_refused() {
     }
 }
 
-#[tokio::test]
-async fn test_event_is_signed_and_its_answer_shown() {
-    let app = TestApp::start().await;
+async fn test_event_is_signed_and_its_answer_shown(app: &TestApp) {
     let receiver = MockServer::start().await;
     Mock::given(method("POST"))
         .respond_with(ResponseTemplate::new(418).set_body_string("short and stout"))
         .mount(&receiver)
         .await;
-    let secret = set(&app, &json!({ "webhook_url": receiver.uri() })).await["signing_secret"].clone();
+    let secret = set(app, &json!({ "webhook_url": receiver.uri() })).await["signing_secret"].clone();
     let tested = app.request(Method::POST, "/api/v1/webhook/test").send().await.ok(200);
     assert_has(&tested, json!({ "delivered": false, "response_code": 418, "response_body": "short and stout" }));
     let received = &receiver.received_requests().await.unwrap()[0];

@@ -28,8 +28,8 @@ async fn lose_answers(sandbox: &Running) {
 async fn a_webhook_before_the_nodes_response_is_no_fault() {
     let sandbox = Running::new().await;
     // A webhook overtakes the response only if it is lost three times over: a few of about a hundred batches.
-    let asked = ["--rate", "50/s", "--payments", "300", "--mix", "exact=80,under=10,over=10", "--json"];
-    let (output, ()) = tokio::join!(run(against(&sandbox, &asked)), lose_answers(&sandbox));
+    let asked = against(&sandbox, "--rate 50/s --payments 300 --mix exact=80,under=10,over=10 --json");
+    let (output, ()) = tokio::join!(run(&asked), lose_answers(&sandbox));
     let report = report(&output, 0);
     assert_has(&report, json!({ "counted/sent": 300, "counted/unsent": 0, "findings": [] }));
 }

@@ -140,10 +140,8 @@ async fn pass(State(between): State<Arc<Between>>, request: Request) -> Response
     between.answered(&path, status, answer).into_response()
 }
 
-/// Puts a load of exact payments on a sandbox through the proxy. `further` are more arguments.
-pub(super) async fn load_through(changes: Changes, further: &[&str]) -> Loaded {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let sandbox = Running::new().await;
+/// Puts a load of exact payments on the sandbox through the proxy. `further` are more arguments.
+pub(super) async fn load_through(sandbox: &Running, changes: Changes, further: &str) -> Loaded {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let own_url = format!("http://{}", listener.local_addr().unwrap());
     let between = Arc::new(Between {
@@ -160,10 +158,9 @@ pub(super) async fn load_through(changes: Changes, further: &[&str]) -> Loaded {
     });
     let router = Router::new().fallback(pass).with_state(Arc::clone(&between));
     let serving = tokio::spawn(async move { axum::serve(listener, router).await });
-    let args = ["--url", &own_url, "--key", sandbox.text("api_key"), "--mix", "exact=100", "--json"];
-    let output = run(args.iter().chain(further).map(|word| (*word).to_owned()).collect()).await;
+    let key = sandbox.text("api_key");
+    let output = run(&format!("--url {own_url} --key {key} --mix exact=100 --json {further}")).await;
     serving.abort();
-    sandbox.stop();
     let denied = between.denied.lock().clone();
     Loaded { output, lists_refused: between.lists.load(Ordering::SeqCst), denied }
 }

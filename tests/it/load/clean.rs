@@ -111,22 +111,8 @@ fn assert_stages(report: &Value, tenth: u64) {
 async fn loads_a_new_sandbox_and_reports() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("report.html");
-    let args = [
-        "--rate",
-        "100/s",
-        "--payments",
-        "200",
-        "--hold",
-        "20",
-        "--mix",
-        MIX,
-        "--block-time-ms",
-        "100",
-        "--json",
-        "--report",
-        file.to_str().unwrap(),
-    ];
-    let output = run(args.map(str::to_owned).to_vec()).await;
+    let args = format!("--rate 100/s --payments 200 --hold 20 --mix {MIX} --block-time-ms 100 --json");
+    let output = run(&format!("{args} --report {}", file.display())).await;
     let report = report(&output, 0);
     assert_whole(&report, 200, 20);
     assert_has(&report, json!({ "asked/hold": 20, "not_held_percent": 0.0 }));
@@ -153,9 +139,8 @@ async fn restores_the_endpoint_of_a_running_sandbox() {
     let stranger = sandbox.payment().await;
     sandbox.pay(&stranger).await;
 
-    let further = ["--rate", "3000/min", "--payments", "100", "--mix", MIX, "--poisson", "--advance-clock", "--json"];
-    let further = [&further[..], &["--seed", "7"]].concat();
-    let output = run(against(&sandbox, &further)).await;
+    let further = format!("--rate 3000/min --payments 100 --mix {MIX} --poisson --advance-clock --json --seed 7");
+    let output = run(&against(&sandbox, &further)).await;
     let report = report(&output, 0);
     assert_whole(&report, 100, 0);
     let asked = &report["asked"];
@@ -186,8 +171,8 @@ async fn a_withdrawal_during_the_load_is_no_difference() {
     assert!(set.is_success(), "{answer}");
 
     // Five seconds of payments.
-    let asked = against(&sandbox, &["--rate", "30/s", "--payments", "150", "--mix", "exact=100", "--json"]);
-    let (output, ()) = tokio::join!(run(asked), withdraw(&sandbox));
+    let asked = against(&sandbox, "--rate 30/s --payments 150 --mix exact=100 --json");
+    let (output, ()) = tokio::join!(run(&asked), withdraw(&sandbox));
     let report = report(&output, 0);
     assert_has(&report, json!({ "findings": [], "audited": true }));
 }

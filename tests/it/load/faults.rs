@@ -101,8 +101,7 @@ const LOSE_ONE_PAYMENT: &str = "
 /// chosen.
 async fn sandbox_with(fault: &str) -> (Running, Database) {
     let sandbox = Running::start(&Home::embedded());
-    let file = payferry::sandbox::database_file(sandbox.home.path());
-    let database = Database::open(&format!("sqlite://{}", file.display())).await.unwrap();
+    let database = Database::open(&sandbox.home.database_url()).await.unwrap();
     for statement in ["CREATE TABLE planted (payment_id TEXT NOT NULL)", &fault.replace("{nth}", &NTH.to_string())] {
         database.long_timeout().execute_unprepared(statement).await.unwrap();
     }
@@ -126,8 +125,8 @@ async fn is_delivered(database: &Database, payment_id: &str) -> bool {
 /// Puts load on a sandbox with this fault. Returns the report, whose only finding is about the payment with the fault.
 async fn load_with(fault: &str) -> Value {
     let (sandbox, database) = sandbox_with(fault).await;
-    let further = ["--rate", "100/s", "--payments", "200", "--mix", MIX, "--advance-clock", "--settle-timeout", "25"];
-    let output = run(against(&sandbox, &[&further[..], &["--json"]].concat())).await;
+    let further = format!("--rate 100/s --payments 200 --mix {MIX} --advance-clock --settle-timeout 25 --json");
+    let output = run(&against(&sandbox, &further)).await;
     let report = report(&output, 1);
     let [payment_id] = planted(&database).await.try_into().expect("the fault was planted");
     sandbox.kill();
@@ -168,7 +167,7 @@ async fn a_payment_without_webhooks_is_undelivered_and_counts_with_its_wait() {
 #[tokio::test]
 async fn finds_an_empty_ledger() {
     let (sandbox, _database) = sandbox_with(LOSE_THE_LEDGER).await;
-    let output = run(against(&sandbox, &["--rate", "50/s", "--payments", "50", "--mix", "exact=100", "--json"])).await;
+    let output = run(&against(&sandbox, "--rate 50/s --payments 50 --mix exact=100 --json")).await;
     let report = report(&output, 1);
     let finding = only_finding(&report);
     assert!(finding["payment_id"].is_null(), "{finding:#}");
@@ -214,9 +213,9 @@ async fn finds_the_payment_of_a_doubled_balance_change() {
 #[tokio::test]
 async fn an_interrupted_run_reports_known_faults() {
     let (sandbox, database) = sandbox_with(DOUBLE_ONE_CREDIT).await;
-    let args = against(&sandbox, &["--rate", "20/s", "--payments", "100000", "--mix", "exact=100", "--json"]);
+    let args = against(&sandbox, "--rate 20/s --payments 100000 --mix exact=100 --json");
     let mut load = payferry();
-    load.arg("load").args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    load.arg("load").args(args.split_whitespace()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let load = load.spawn().unwrap();
     let payment_id = until("the fault is planted", async || planted(&database).await.pop()).await;
     // Waits until the webhook with the fault was delivered.

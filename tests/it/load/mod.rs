@@ -15,22 +15,22 @@ use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
-use crate::process::{Running, payferry};
+use crate::process::{Running, complaint, payferry};
 
 /// Every behaviour of the mixture, often enough for a short run.
 const MIX: &str = "exact=60,under=10,over=10,late=10,never=10";
 
-/// Runs the command to its end on another thread: the sandbox of a test has its pipes on this one.
-async fn run(args: Vec<String>) -> Output {
+/// Runs the command with these words to its end on another thread: the sandbox of a test has its pipes on this one.
+async fn run(args: &str) -> Output {
+    let args: Vec<String> = args.split_whitespace().map(str::to_owned).collect();
     let ran =
         tokio::task::spawn_blocking(move || payferry().arg("load").args(args).stdin(Stdio::null()).output().unwrap());
     ran.await.unwrap()
 }
 
 /// Returns the arguments for a running sandbox.
-fn against(sandbox: &Running, further: &[&str]) -> Vec<String> {
-    let named = ["--url", sandbox.text("api_url"), "--key", sandbox.text("api_key")];
-    named.iter().chain(further).map(|argument| (*argument).to_owned()).collect()
+fn against(sandbox: &Running, further: &str) -> String {
+    format!("--url {} --key {} {further}", sandbox.text("api_url"), sandbox.text("api_key"))
 }
 
 /// Parses the printed report of a run with this exit code.
@@ -52,9 +52,4 @@ fn only_finding(report: &Value) -> &Value {
     let findings = report["findings"].as_array().unwrap();
     assert_eq!(findings.len(), 1, "{findings:#?}");
     &findings[0]
-}
-
-/// Returns the text on standard error.
-fn complaint(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).trim().to_owned()
 }

@@ -9,31 +9,30 @@ use crate::process::Running;
 
 #[tokio::test]
 async fn rejects_bad_arguments() {
-    let key = ["--key", "sk_test_x"];
-    let cases: [(&[&str], &str); 18] = [
-        (&["--rate", "0/s"], "expected a rate such as 500/s"),
-        (&["--rate", "many"], "expected a rate such as 500/s"),
-        (&["--rate", "60000/s"], "at most 50000/s"),
-        (&["--payments", "0"], "--payments"),
-        (&["--mix", "exact=90"], "add up to 90, not to 100"),
-        (&["--mix", "exact=90,early=10"], "`early` is unknown; known are exact, under, over, late, never"),
-        (&["--mix", "exact=50,exact=50"], "named twice"),
-        (&["--mix", "exact"], "not written as name=percent"),
-        (&["--hold=-1"], "--hold"),
-        (&["--in-flight-max", "0"], "--in-flight-max"),
-        (&["--settle-timeout", "0"], "--settle-timeout"),
-        (&["--not-made-max", "101"], "percentage from 0 to 100"),
-        (&["--url", "http://127.0.0.1:1"], "--key"),
-        (&["--key", "sk_test_x"], "--url"),
-        (&["--advance-clock"], "--url"),
-        (&["--seed", "7"], "--poisson"),
-        (&["--block-time-ms", "1"], "--block-time-ms"),
-        (&["--report", "/nowhere/report.html"], "/nowhere/report.html cannot be written"),
+    let cases = [
+        ("--rate 0/s", "expected a rate such as 500/s"),
+        ("--rate many", "expected a rate such as 500/s"),
+        ("--rate 60000/s", "at most 50000/s"),
+        ("--payments 0", "--payments"),
+        ("--mix exact=90", "add up to 90, not to 100"),
+        ("--mix exact=90,early=10", "`early` is unknown; known are exact, under, over, late, never"),
+        ("--mix exact=50,exact=50", "named twice"),
+        ("--mix exact", "not written as name=percent"),
+        ("--hold=-1", "--hold"),
+        ("--in-flight-max 0", "--in-flight-max"),
+        ("--settle-timeout 0", "--settle-timeout"),
+        ("--not-made-max 101", "percentage from 0 to 100"),
+        ("--url http://127.0.0.1:1", "--key"),
+        ("--key sk_test_x", "--url"),
+        ("--advance-clock", "--url"),
+        ("--seed 7", "--poisson"),
+        ("--block-time-ms 1", "--block-time-ms"),
+        ("--report /nowhere/report.html", "/nowhere/report.html cannot be written"),
     ];
     for (args, says) in cases {
-        let output = run(args.iter().map(|argument| (*argument).to_owned()).collect()).await;
-        assert!(!output.status.success(), "{args:?}");
-        assert!(complaint(&output).contains(says), "{args:?}: {}", complaint(&output));
+        let output = run(args).await;
+        assert!(!output.status.success(), "{args}");
+        assert!(complaint(&output).contains(says), "{args}: {}", complaint(&output));
     }
     for (url, says) in [
         ("https://127.0.0.1:1", "only the scheme http is supported"),
@@ -46,7 +45,7 @@ async fn rejects_bad_arguments() {
         ("http://someone@127.0.0.1:1", "a user and a password are not supported"),
         ("http://someone:hush@pay.example.com/", "a user and a password are not supported"),
     ] {
-        let output = run(["--url", url, key[0], key[1]].map(str::to_owned).to_vec()).await;
+        let output = run(&format!("--url {url} --key sk_test_x")).await;
         assert_eq!(output.status.code(), Some(1), "{url}");
         assert!(complaint(&output).contains(says), "{url}: {}", complaint(&output));
         assert!(!complaint(&output).contains("hush"), "{}", complaint(&output));
@@ -59,8 +58,8 @@ async fn a_run_that_does_not_start_keeps_existing_reports() {
     let [old, new] = ["old.html", "new.html"].map(|name| temp.path().join(name));
     std::fs::write(&old, "of yesterday").unwrap();
     for file in [&old, &new] {
-        let args = ["--url", "http://127.0.0.1:1", "--key", "sk_test_x", "--report", file.to_str().unwrap()];
-        let output = run(args.map(str::to_owned).to_vec()).await;
+        let args = format!("--url http://127.0.0.1:1 --key sk_test_x --report {}", file.display());
+        let output = run(&args).await;
         assert_eq!(output.status.code(), Some(1), "{}", complaint(&output));
     }
     assert_eq!(std::fs::read_to_string(&old).unwrap(), "of yesterday");
@@ -73,12 +72,12 @@ async fn rejects_services_that_are_no_sandbox_and_wrong_keys() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let nothing = Router::new().fallback(|| async { StatusCode::NOT_FOUND });
     tokio::spawn(async move { axum::serve(listener, nothing).await });
-    let output = run(["--url", &url, "--key", "sk_test_x"].map(str::to_owned).to_vec()).await;
+    let output = run(&format!("--url {url} --key sk_test_x")).await;
     assert_eq!(output.status.code(), Some(1));
     assert!(complaint(&output).contains("it is no sandbox: it has no /sandbox"), "{}", complaint(&output));
 
     let sandbox = Running::new().await;
-    let output = run(["--url", sandbox.text("api_url"), "--key", "sk_test_x"].map(str::to_owned).to_vec()).await;
+    let output = run(&format!("--url {} --key sk_test_x", sandbox.text("api_url"))).await;
     assert_eq!(output.status.code(), Some(1));
     assert!(complaint(&output).contains("does not take the key"), "{}", complaint(&output));
 }
@@ -93,8 +92,7 @@ async fn rejects_unsupported_settings_before_any_change() {
     sandbox.ok(Method::PATCH, "/api/v1/settings", Some(own)).await;
     let endpoint = sandbox.ok(Method::GET, "/api/v1/webhook", None).await;
     let merchants = sandbox.ok(Method::GET, "/merchants", None).await;
-    let asked = ["--rate", "50/s", "--payments", "10", "--mix", "exact=100"];
-    let output = run(against(&sandbox, &asked)).await;
+    let output = run(&against(&sandbox, "--rate 50/s --payments 10 --mix exact=100")).await;
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
     for says in [
         "event_families is payin, not both",
@@ -114,7 +112,7 @@ async fn rejects_unsupported_settings_before_any_change() {
         "require_customer": false, "refund_to_sender": true, "finality": {"base": "default"},
     });
     sandbox.ok(Method::PATCH, "/api/v1/settings", Some(back)).await;
-    let mixed = ["--rate", "50/s", "--payments", "30", "--mix", "exact=80,under=10,over=10"];
-    let output = run(against(&sandbox, &mixed)).await;
+    let mixed = "--rate 50/s --payments 30 --mix exact=80,under=10,over=10";
+    let output = run(&against(&sandbox, mixed)).await;
     assert_eq!(output.status.code(), Some(0), "{}\n{}", complaint(&output), String::from_utf8_lossy(&output.stdout));
 }

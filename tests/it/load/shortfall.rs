@@ -1,7 +1,6 @@
 //! Payments that could not be made: counted by kind, and a failure above the allowed percentage.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use payferry_entities::Database;
 use reqwest::Method;
@@ -9,7 +8,7 @@ use sea_orm::{ConnectionTrait, Statement};
 use serde_json::json;
 
 use super::{against, complaint, only_finding, report, run};
-use crate::call::assert_has;
+use crate::call::{assert_has, until};
 use crate::process::{Home, Running};
 
 /// Refuses to store half of the held payments and five of the others, by their references.
@@ -22,13 +21,12 @@ const REFUSE_SOME: &str = "
 async fn a_run_fails_if_too_many_payments_are_not_made() {
     let home = Home::embedded();
     let sandbox = Running::start(&home);
-    let file = payferry::sandbox::database_file(home.path());
-    let database = Database::open(&format!("sqlite://{}", file.display())).await.unwrap();
+    let database = Database::open(&home.database_url()).await.unwrap();
     database.long_timeout().execute_unprepared(REFUSE_SOME).await.unwrap();
     // 0 to 19 are held, 20 to 119 are paid.
-    let asked = ["--rate", "50/s", "--payments", "100", "--hold", "20", "--mix", "exact=100", "--json"];
+    let asked = against(&sandbox, "--rate 50/s --payments 100 --hold 20 --mix exact=100 --json");
     for (allowed, code) in [("49", 1), ("50", 0)] {
-        let output = run(against(&sandbox, &[&asked[..], &["--not-made-max", allowed]].concat())).await;
+        let output = run(&format!("{asked} --not-made-max {allowed}")).await;
         let report = report(&output, code);
         assert_eq!(report["findings"], json!([]), "accepted payments are right");
         let counted = &report["counted"];
@@ -42,20 +40,11 @@ async fn a_run_fails_if_too_many_payments_are_not_made() {
 
 /// Adds the trigger to the database of a starting sandbox, before its first payment.
 async fn refuse_some(file: &Path) {
-    let since = Instant::now();
-    let wait = || async {
-        assert!(since.elapsed() < Duration::from_mins(1), "the sandbox did not start");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    };
-    while !file.exists() {
-        wait().await;
-    }
+    until("the sandbox makes its database", async || file.exists().then_some(())).await;
     let database = Database::open(&format!("sqlite://{}", file.display())).await.unwrap();
     // The PSP is made after all tables exist.
     let psp = Statement::from_string(database.backend(), "SELECT id FROM psps");
-    while !matches!(database.reader().query_one_raw(psp.clone()).await, Ok(Some(_))) {
-        wait().await;
-    }
+    until("the PSP is made", async || database.reader().query_one_raw(psp.clone()).await.ok().flatten()).await;
     database.long_timeout().execute_unprepared(REFUSE_SOME).await.unwrap();
 }
 
@@ -63,10 +52,9 @@ async fn refuse_some(file: &Path) {
 async fn defects_of_a_new_sandbox_are_findings() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("own.db");
-    let asked = ["--rate", "50/s", "--payments", "100", "--mix", "exact=100", "--not-made-max", "50", "--json"];
-    let own = ["--block-time-ms", "100", "--database-url", file.to_str().unwrap()];
-    let args = asked.iter().chain(&own).map(|word| (*word).to_owned()).collect();
-    let (output, ()) = tokio::join!(run(args), refuse_some(&file));
+    let asked = "--rate 50/s --payments 100 --mix exact=100 --not-made-max 50 --json";
+    let args = format!("{asked} --block-time-ms 100 --database-url {}", file.display());
+    let (output, ()) = tokio::join!(run(&args), refuse_some(&file));
     let report = report(&output, 1);
     let finding = only_finding(&report);
     assert!(finding["payment_id"].is_null() && finding["kind"] == "wrong", "{finding:#}");
@@ -77,8 +65,8 @@ async fn defects_of_a_new_sandbox_are_findings() {
 async fn a_psp_without_an_endpoint_gets_an_inbox_and_a_note() {
     let sandbox = Running::new().await;
     // Arrivals beyond the first are rejected until it has a response: counted by kind, and too many.
-    let asked = ["--rate", "5000/s", "--payments", "100", "--in-flight-max", "1", "--mix", "exact=100"];
-    let output = run(against(&sandbox, &asked)).await;
+    let asked = "--rate 5000/s --payments 100 --in-flight-max 1 --mix exact=100";
+    let output = run(&against(&sandbox, asked)).await;
     let printed = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{printed}\n{}", complaint(&output));
     assert!(printed.contains("errors by kind") && printed.contains("  not started: too many in flight"), "{printed}");
@@ -88,8 +76,7 @@ async fn a_psp_without_an_endpoint_gets_an_inbox_and_a_note() {
     let endpoint = sandbox.ok(Method::GET, "/api/v1/webhook", None).await;
     assert_eq!(endpoint["webhook_url"], inbox);
     // The next run restores that endpoint and has no note.
-    let asked = ["--rate", "100/s", "--payments", "20", "--mix", "exact=100"];
-    let output = run(against(&sandbox, &asked)).await;
+    let output = run(&against(&sandbox, "--rate 100/s --payments 20 --mix exact=100")).await;
     let printed = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{printed}\n{}", complaint(&output));
     assert!(printed.contains("on-chain and in the service's ledger.") && !printed.contains("/inbox/"), "{printed}");

@@ -2,44 +2,36 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
+use payferry_entities::{Database, payments};
+use sea_orm::{EntityTrait, PaginatorTrait};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
-use crate::call::assert_has;
+use crate::call::{assert_has, until};
 use crate::process::payferry;
 
-const PATIENCE: Duration = Duration::from_mins(1);
-/// From the first payment until some are under way.
-const UNDER_WAY: Duration = Duration::from_secs(3);
+/// Payments that are made before the interruption.
+const MADE_BEFORE: u64 = 20;
 
-/// Starts a long load with its own sandbox.
-fn start() -> (Child, u32) {
-    let args = ["load", "--rate", "50/s", "--payments", "100000", "--block-time-ms", "100", "--json"];
-    let load =
-        payferry().args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let sandbox = until(|| child_of(load.id()));
+/// Starts a long load with its own sandbox, and a database in this folder.
+async fn start(folder: &TempDir) -> (Child, u32) {
+    let mut load = payferry();
+    load.args(["load", "--rate", "50/s", "--payments", "100000", "--block-time-ms", "100", "--json"]);
+    load.arg("--database-url").arg(folder.path().join("own.db"));
+    let load = load.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let sandbox = until("it has started a sandbox", async || child_of(load.id())).await;
     (load, sandbox)
 }
 
-/// Waits until payments are under way. What it says on standard error is read to its end.
-async fn under_way(load: &mut Child) {
+/// Waits until payments are under way. Drains standard error.
+async fn under_way(load: &mut Child, folder: &TempDir) {
     let mut lines = BufReader::new(load.stderr.take().unwrap()).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.contains("start payments")), "it ended before payments arrived");
     std::thread::spawn(move || lines.for_each(drop));
-    tokio::time::sleep(UNDER_WAY).await;
-}
-
-/// Waits until `look` returns a value.
-fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let since = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(since.elapsed() < PATIENCE, "it never happened");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let database = Database::open(&format!("sqlite://{}/own.db", folder.path().display())).await.unwrap();
+    let made = async || payments::Entity::find().count(database.reader()).await.ok();
+    until("payments are under way", async || made().await.filter(|made| *made >= MADE_BEFORE)).await;
 }
 
 fn child_of(parent: u32) -> Option<u32> {
@@ -68,10 +60,11 @@ fn printed(load: &mut Child) -> Value {
 
 #[tokio::test]
 async fn ctrl_c_prints_a_report() {
-    let (mut load, sandbox) = start();
-    under_way(&mut load).await;
+    let folder = tempfile::tempdir().unwrap();
+    let (mut load, sandbox) = start(&folder).await;
+    under_way(&mut load, &folder).await;
     assert!(Command::new("kill").args(["-INT", &load.id().to_string()]).status().unwrap().success());
-    let status = until(|| load.try_wait().unwrap());
+    let status = until("it has ended", async || load.try_wait().unwrap()).await;
     assert_eq!(status.code(), Some(130));
     let report = printed(&mut load);
     assert_has(&report, json!({ "interrupted": true, "audited": false }));
@@ -82,18 +75,20 @@ async fn ctrl_c_prints_a_report() {
 
 #[tokio::test]
 async fn a_sandbox_ends_if_the_load_tester_is_killed() {
-    let (mut load, sandbox) = start();
+    let folder = tempfile::tempdir().unwrap();
+    let (mut load, sandbox) = start(&folder).await;
     load.kill().unwrap();
     load.wait().unwrap();
-    until(|| (!runs(sandbox)).then_some(()));
+    until("the sandbox has ended", async || (!runs(sandbox)).then_some(())).await;
 }
 
 #[tokio::test]
 async fn reports_a_service_that_ends_under_load() {
-    let (mut load, sandbox) = start();
-    under_way(&mut load).await;
+    let folder = tempfile::tempdir().unwrap();
+    let (mut load, sandbox) = start(&folder).await;
+    under_way(&mut load, &folder).await;
     assert!(Command::new("kill").args(["-KILL", &sandbox.to_string()]).status().unwrap().success());
-    let status = until(|| load.try_wait().unwrap());
+    let status = until("it has ended", async || load.try_wait().unwrap()).await;
     assert_eq!(status.code(), Some(1));
     let report = printed(&mut load);
     assert_has(&report, json!({ "interrupted": false, "audited": false }));

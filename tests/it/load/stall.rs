@@ -33,8 +33,8 @@ async fn arrivals_during_a_stall_count_with_their_wait() {
     let sandbox = Running::new().await;
     // Nine seconds of arrivals, so that a third of them, about thirty, are due during the stall. The rate is low enough
     // for any machine.
-    let asked = ["--rate", "10/s", "--payments", "90", "--mix", "exact=100", "--json"];
-    let (output, ()) = tokio::join!(run(against(&sandbox, &asked)), stall_chains(&sandbox));
+    let asked = against(&sandbox, "--rate 10/s --payments 90 --mix exact=100 --json");
+    let (output, ()) = tokio::join!(run(&asked), stall_chains(&sandbox));
     let report = report(&output, 0);
     let counted = &report["counted"];
     assert_has(counted, json!({ "due": 90, "accepted": 90, "turned_away": 0, "unanswered": 0 }));
@@ -53,9 +53,10 @@ async fn arrivals_during_a_stall_count_with_their_wait() {
 #[tokio::test]
 async fn hundreds_of_initiations_wait_at_the_service() {
     // No response before all requests have arrived.
-    let (payments, count) = (300, "300");
-    let asked = ["--rate", "300/s", "--payments", count, "--in-flight-max", count];
-    let loaded = load_through(Changes { gathered: Some(payments), ..Changes::default() }, &asked).await;
+    let payments = 300;
+    let asked = format!("--rate 300/s --payments {payments} --in-flight-max {payments}");
+    let loaded =
+        load_through(&Running::new().await, Changes { gathered: Some(payments), ..Changes::default() }, &asked).await;
     let report = report(&loaded.output, 0);
     let counted = &report["counted"];
     assert_has(counted, json!({ "accepted": payments, "unanswered": 0 }));

@@ -7,12 +7,17 @@ use serde_json::{Value, json};
 use super::between::{Changes, Loaded, load_through};
 use super::{only_finding, report, stage};
 use crate::call::assert_has;
+use crate::process::Running;
 
-const ASKED: [&str; 4] = ["--rate", "50/s", "--payments", "50"];
+shared!(#[tokio::test] loads_through_a_proxy, sandbox = Running::new().await, async {} =>
+    counts_repeated_webhooks, finds_a_forged_webhook, retries_reads,
+    a_failed_comparison_is_a_finding_and_figures_remain, finds_a_fee_that_differs_from_the_settings,
+    finds_refused_payments_that_exist, payments_with_an_unreadable_response_may_exist);
 
-#[tokio::test]
-async fn counts_repeated_webhooks() {
-    let loaded = load_through(Changes { repeats: true, ..Changes::default() }, &ASKED).await;
+const ASKED: &str = "--rate 50/s --payments 50";
+
+async fn counts_repeated_webhooks(sandbox: &Running) {
+    let loaded = load_through(sandbox, Changes { repeats: true, ..Changes::default() }, ASKED).await;
     let report = report(&loaded.output, 0);
     let counted = &report["counted"];
     assert_has(counted, json!({ "webhooks": 400, "repeated": 200 }));
@@ -21,9 +26,8 @@ async fn counts_repeated_webhooks() {
     assert_eq!(webhook["from_intended"]["count"], 200, "each is in the figures once: {webhook:#}");
 }
 
-#[tokio::test]
-async fn finds_a_forged_webhook() {
-    let loaded = load_through(Changes { forges: Some(70), ..Changes::default() }, &ASKED).await;
+async fn finds_a_forged_webhook(sandbox: &Running) {
+    let loaded = load_through(sandbox, Changes { forges: Some(70), ..Changes::default() }, ASKED).await;
     let report = report(&loaded.output, 1);
     let counted = &report["counted"];
     assert_has(counted, json!({ "webhooks": 200, "forged": 1 }));
@@ -39,16 +43,15 @@ async fn finds_a_forged_webhook() {
 
 /// Payments whose response is changed.
 const DENIED: usize = 3;
-const SOME_NOT_MADE: [&str; 2] = ["--not-made-max", "10"];
+const SOME_NOT_MADE: &str = "--rate 50/s --payments 50 --not-made-max 10";
 
 fn denied_with(status: StatusCode, body: Value) -> Changes {
     Changes { initiations_denied: DENIED, denied_with: Some((status, body)), ..Changes::default() }
 }
 
-#[tokio::test]
-async fn finds_refused_payments_that_exist() {
+async fn finds_refused_payments_that_exist(sandbox: &Running) {
     let refusal = denied_with(StatusCode::SERVICE_UNAVAILABLE, json!({"code": "overloaded"}));
-    let loaded = load_through(refusal, &[&ASKED[..], &SOME_NOT_MADE].concat()).await;
+    let loaded = load_through(sandbox, refusal, SOME_NOT_MADE).await;
     let report = report(&loaded.output, 1);
     assert_has(&report["counted"], json!({ "accepted": 47, "refused": DENIED }));
     let findings = report["findings"].as_array().unwrap();
@@ -65,10 +68,8 @@ async fn finds_refused_payments_that_exist() {
     }
 }
 
-#[tokio::test]
-async fn payments_with_an_unreadable_response_may_exist() {
-    let loaded =
-        load_through(denied_with(StatusCode::CREATED, json!({})), &[&ASKED[..], &SOME_NOT_MADE].concat()).await;
+async fn payments_with_an_unreadable_response_may_exist(sandbox: &Running) {
+    let loaded = load_through(sandbox, denied_with(StatusCode::CREATED, json!({})), SOME_NOT_MADE).await;
     let report = report(&loaded.output, 0);
     assert_eq!((report["findings"].clone(), loaded.denied.len()), (json!([]), DENIED));
     let counted = &report["counted"];
@@ -77,23 +78,21 @@ async fn payments_with_an_unreadable_response_may_exist() {
 }
 
 /// Puts load on a sandbox that refuses this number of lists of payments.
-async fn load_refusing(lists_refused: usize, further: &[&str]) -> Loaded {
-    load_through(Changes { lists_refused, ..Changes::default() }, &[&ASKED, further].concat()).await
+async fn load_refusing(sandbox: &Running, lists_refused: usize, further: &str) -> Loaded {
+    load_through(sandbox, Changes { lists_refused, ..Changes::default() }, &format!("{ASKED} {further}")).await
 }
 
-#[tokio::test]
-async fn retries_reads() {
-    let Loaded { output, lists_refused: refused, .. } = load_refusing(2, &[]).await;
+async fn retries_reads(sandbox: &Running) {
+    let Loaded { output, lists_refused: refused, .. } = load_refusing(sandbox, 2, "").await;
     let report = report(&output, 0);
     assert_eq!((refused, &report["audited"], &report["read_back"]), (2, &json!(true), &json!(50)));
 }
 
-#[tokio::test]
-async fn a_failed_comparison_is_a_finding_and_figures_remain() {
+async fn a_failed_comparison_is_a_finding_and_figures_remain(sandbox: &Running) {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("report.html");
-    let asked = ["--report", file.to_str().unwrap()];
-    let Loaded { output, lists_refused: refused, .. } = load_refusing(usize::MAX, &asked).await;
+    let asked = format!("--report {}", file.display());
+    let Loaded { output, lists_refused: refused, .. } = load_refusing(sandbox, usize::MAX, &asked).await;
     let report = report(&output, 1);
     assert!((2..50).contains(&refused), "retried a limited number of times: {refused}");
     assert_has(&report, json!({ "audited": false, "interrupted": false }));
@@ -108,10 +107,10 @@ async fn a_failed_comparison_is_a_finding_and_figures_remain() {
     assert!(page.contains("Payments were not compared.") && page.contains("the comparison failed"), "{page}");
 }
 
-#[tokio::test]
-async fn finds_a_fee_that_differs_from_the_settings() {
+async fn finds_a_fee_that_differs_from_the_settings(sandbox: &Running) {
     // The sandbox takes 1 %.
-    let Loaded { output, .. } = load_through(Changes { fee_bps: Some(101), ..Changes::default() }, &ASKED).await;
+    let Loaded { output, .. } =
+        load_through(sandbox, Changes { fee_bps: Some(101), ..Changes::default() }, ASKED).await;
     let report = report(&output, 1);
     let findings = report["findings"].as_array().unwrap();
     assert_eq!(findings.len(), 50, "{findings:#?}");

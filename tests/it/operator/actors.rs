@@ -1,6 +1,6 @@
 //! `/ops/actors`, `/ops/overview` and `/ops/shards`.
 
-use payferry_harness::database::Trouble;
+use payferry_harness::database::DatabaseFault;
 use payferry_harness::receiver::Receiver;
 use payferry_runtime::observe::ActorKind;
 
@@ -10,9 +10,10 @@ fn id_of(payment: &Reply) -> PaymentId {
     payment.id().parse().unwrap()
 }
 
-#[tokio::test]
-async fn payment_is_shown_completely() {
-    let service = ServiceFixture::start_with_chains().await;
+shared!(#[tokio::test] views, service = ServiceFixture::start_with_chains().await, service.app.renew_psp() =>
+    tree_and_shards_are_shown, payment_is_shown_completely);
+
+async fn payment_is_shown_completely(service: &ServiceFixture) {
     let made = service.app.initiate(&json!({ "reference": "R-1", "metadata": { "buyer": "Jane Roe" } })).await;
     let path = format!("/ops/actors/{}", id_of(&made));
     let shown = service.get(&path).await;
@@ -110,7 +111,7 @@ async fn repeatedly_failing_payment_is_quarantined_and_released() {
     let id = id_of(&service.app.add_payment().await);
     service.quarantine(id).await;
     let release = format!("/ops/actors/{id}/release");
-    let away = Trouble::table_away(service.app.database.url(), "audit_log").await;
+    let away = DatabaseFault::table_away(service.app.database.url(), "audit_log").await;
     assert!(service.post(&release, &Value::Null).await.status.is_server_error());
     assert!(service.post(&format!("/ops/view/payments/{id}/release"), &Value::Null).await.status.is_server_error());
     assert_eq!(service.get(&format!("/ops/actors/{id}")).await["actor"]["state"], "quarantined");
@@ -163,9 +164,7 @@ async fn every_actor_has_a_page_with_metrics_and_last_failure() {
     service.get("/ops/view/chains/base").await.assert_shows(&["Paused", "new settlements"]);
 }
 
-#[tokio::test]
-async fn tree_and_shards_are_shown() {
-    let service = ServiceFixture::start_with_chains().await;
+async fn tree_and_shards_are_shown(service: &ServiceFixture) {
     let mut ids = Vec::new();
     for _ in 0..3 {
         ids.push(id_of(&service.app.add_payment().await).to_string());

@@ -3,9 +3,10 @@
 use super::{TOKEN, reply};
 use crate::prelude::*;
 
-#[tokio::test]
-async fn psp_page_lists_revocable_keys_first() {
-    let service = ServiceFixture::start().await;
+shared!(#[tokio::test] psps_and_keys, service = ServiceFixture::start().await, service.app.renew_psp() =>
+    psp_is_created_changed_and_listed, psp_page_lists_revocable_keys_first, keys_are_created_used_and_revoked);
+
+async fn psp_page_lists_revocable_keys_first(service: &ServiceFixture) {
     let psp = service.app.add_psp().await;
     let (oldest, _) = service.app.add_key_as(psp, &[Scope::Read], |row| row.created_at = -1).await;
     // More than a page of unusable keys, all younger.
@@ -26,9 +27,7 @@ async fn psp_page_lists_revocable_keys_first() {
     rest.assert_shows(&[&format!("rel=\"prev\" href=\"{here}?keys=0\"")]);
 }
 
-#[tokio::test]
-async fn psp_is_created_changed_and_listed() {
-    let service = ServiceFixture::start().await;
+async fn psp_is_created_changed_and_listed(service: &ServiceFixture) {
     let made =
         service.post("/ops/psps", &json!({ "name": " Northern Pay ", "fee_bps": 80, "tolerance": "0.05" })).await;
     insta::assert_json_snapshot!("psp_created", made.redacted());
@@ -79,9 +78,7 @@ async fn changed_policy_applies_immediately() {
     }
 }
 
-#[tokio::test]
-async fn keys_are_created_used_and_revoked() {
-    let service = ServiceFixture::start().await;
+async fn keys_are_created_used_and_revoked(service: &ServiceFixture) {
     let keys = format!("/ops/psps/{}/keys", service.app.psp_id);
     let made = service
         .post(&keys, &json!({ "name": "reports", "scopes": ["webhooks", "read"], "expires_days": 90 }))

@@ -2,21 +2,12 @@
 
 use payferry_operator::{Access, FAILED_ATTEMPTS_PER_MINUTE_MAX, SESSION_SECS, table};
 
-use super::{TOKEN, reply};
+use super::{TOKEN, concrete, reply};
 use crate::prelude::*;
 
 /// Every route with a concrete path.
 fn routes() -> impl Iterator<Item = (Access, Method, String)> {
-    table().into_iter().map(|route| {
-        let path = route.path.split('/').map(|part| match part {
-            "{payment_id}" => "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
-            "{psp_id}" => "psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
-            "{key_id}" => "key_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
-            parameter if parameter.starts_with('{') => "1",
-            part => part,
-        });
-        (route.access, route.method, path.collect::<Vec<_>>().join("/"))
-    })
+    table().into_iter().map(|route| (route.access, route.method, concrete(route.path)))
 }
 
 #[tokio::test]

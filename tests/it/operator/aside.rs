@@ -3,7 +3,7 @@
 use payferry_domain::payment::LISTED_MAX;
 use payferry_entities::{payments, transfers};
 
-use super::stuck::paged;
+use super::attention::paged;
 use crate::prelude::*;
 
 /// Rows of one statement.

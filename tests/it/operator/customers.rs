@@ -24,10 +24,11 @@ fn actions(view: &Value) -> Vec<String> {
         .collect()
 }
 
-#[tokio::test]
-async fn manual_decision_requires_accepted_terms() {
-    let service = ServiceFixture::start().await;
-    let id = customer(&service, "ada@example.com").await;
+shared!(#[tokio::test] customers, service = ServiceFixture::start().await, service.app.renew_psp() =>
+    manual_decision_requires_accepted_terms, operator_actions_on_psps_and_keys_are_audited);
+
+async fn manual_decision_requires_accepted_terms(service: &ServiceFixture) {
+    let id = customer(service, "ada@example.com").await;
     let path = format!("/ops/customers/{id}");
     insta::assert_json_snapshot!("customer_inspected", service.get(&path).await.redacted());
     assert!(!service.get(&path).await.text().contains(GOVERNMENT_ID));
@@ -35,7 +36,7 @@ async fn manual_decision_requires_accepted_terms() {
     let decide = format!("{path}/decide");
     let approve = json!({ "outcome": "approved", "reason": "seen at the counter" });
     service.post(&decide, &approve).await.assert_problem(409, "tos_not_accepted");
-    accept_terms(&service, &id).await;
+    accept_terms(service, &id).await;
     let approved = service.post(&decide, &approve).await;
     approved.assert(200, json!({ "kyc_status": "approved", "is_cleared": true }));
     let entries = approved["history"].as_array().unwrap().len();
@@ -97,9 +98,7 @@ async fn customers_are_found_by_status() {
     }
 }
 
-#[tokio::test]
-async fn operator_actions_on_psps_and_keys_are_audited() {
-    let service = ServiceFixture::start().await;
+async fn operator_actions_on_psps_and_keys_are_audited(service: &ServiceFixture) {
     let made = service.post("/ops/psps", &json!({ "name": "Northern Pay" })).await;
     let path = format!("/ops/psps/{}", made["psp_id"].as_str().unwrap());
     service.patch(&path, &json!({ "fee_bps": 50 })).await;

@@ -4,6 +4,7 @@ use payferry::sandbox::Payer;
 use payferry_domain::payment::{Decision, MISDIRECTED_LISTED_MAX};
 use payferry_evm::wallet::checksummed;
 
+use super::attention::until_stuck;
 use super::reply;
 use crate::prelude::*;
 
@@ -105,8 +106,7 @@ async fn blocked_money_of_another_token_is_refunded_by_its_contract() {
     let service = ServiceFixture::start_with_chains().await;
     let made = service.app.add_payment().await;
     service.app.send(&made, Payer::Sanctioned, Chain::Base, Token::Usdt, "7").await;
-    let held = async || Some(stuck(&service, "funds_blocked").await).filter(Value::is_object);
-    let item = until("the money is blocked", held).await;
+    let item = until_stuck(&service, "funds_blocked", true).await;
     let path = ops(&made, "/refund_blocked");
     assert!(item["can"].as_array().unwrap().contains(&json!({ "action": "refund_blocked", "path": path })), "{item:#}");
     let line = service.get(&ops(&made, "")).await["blocked"][0].clone();
@@ -146,8 +146,7 @@ async fn settlement_is_retried_after_its_cause_is_fixed() {
     blacklist(&service.app, Chain::Base, &treasury, true).await;
     let made = service.app.add_payment().await;
     service.app.pay(&made, "10").await;
-    let failed = async || Some(stuck(&service, "settlement_failed").await).filter(Value::is_object);
-    let item = until("the settlement has failed", failed).await;
+    let item = until_stuck(&service, "settlement_failed", true).await;
     let path = ops(&made, "/retry_settlement");
     assert_eq!(item["can"], json!([{ "action": "retry_settlement", "path": path }]));
     assert!(item["reason"].as_str().unwrap().contains("blacklisted"), "{item:#}");

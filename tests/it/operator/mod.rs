@@ -5,16 +5,16 @@ mod admin;
 mod admission;
 mod alarms;
 mod aside;
-mod books;
+mod attention;
 mod customers;
 mod decisions;
 mod events;
 mod health;
+mod ledger;
 mod outage;
 mod pages;
 mod pauses;
 mod sendings;
-mod stuck;
 mod unknown;
 mod wallets;
 
@@ -133,9 +133,9 @@ impl ServiceFixture {
     /// Makes the actor of a payment, a payout or a withdrawal panic, and waits until its supervisor has seen it.
     async fn panic(&self, of: impl Into<ActorSubject>) {
         let system = &self.app.state.system;
-        let before = *system.watch_incidents().borrow();
+        let before = *system.log().watch().borrow();
         system.inject_panic(of);
-        until("the panic is seen", async || (*system.watch_incidents().borrow() > before).then_some(())).await;
+        until("the panic is seen", async || (*system.log().watch().borrow() > before).then_some(())).await;
     }
 
     /// Makes the actor panic until its supervisor gives up.
@@ -157,6 +157,18 @@ impl ServiceFixture {
         self.closing.cancel();
         tokio::time::timeout(Duration::from_secs(30), self.serving).await.unwrap().unwrap();
     }
+}
+
+/// A route's path with ids of objects that do not exist.
+fn concrete(path: &str) -> String {
+    let parts = path.split('/').map(|part| match part {
+        "{payment_id}" => "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
+        "{psp_id}" => "psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
+        "{key_id}" => "key_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
+        parameter if parameter.starts_with('{') => "1",
+        part => part,
+    });
+    parts.collect::<Vec<_>>().join("/")
 }
 
 async fn reply(request: RequestBuilder) -> Reply {

@@ -2,6 +2,7 @@
 
 use payferry_operator::table;
 
+use super::concrete;
 use crate::prelude::*;
 
 /// Attribute that the script looks for.
@@ -20,13 +21,7 @@ pub(super) fn assert_sound(method: &Method, page: &Reply) {
 async fn answers_to_forms_are_not_refreshed() {
     let service = ServiceFixture::start().await;
     for route in table().into_iter().filter(|route| route.method == Method::POST && route.path.contains("/view/")) {
-        let path = route.path.split('/').map(|part| match part {
-            "{payment_id}" => "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
-            "{psp_id}" => "psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
-            part if part.starts_with('{') => "1",
-            part => part,
-        });
-        let answer = service.form(&path.collect::<Vec<_>>().join("/"), &[("reason", "x"), ("confirm", "true")]).await;
+        let answer = service.form(&concrete(route.path), &[("reason", "x"), ("confirm", "true")]).await;
         assert!(!answer.text().contains(LIVE), "{}: {}", route.path, answer.text());
     }
 }

@@ -1,14 +1,24 @@
 //! `/ops/pauses`: paused work waits, and continues afterwards.
 
-use std::time::Duration;
-
 use payferry_journal::chain::Role;
+use payferry_runtime::observe::{ActorKind, NodeView};
 
-use crate::http::customers::paid_out::{balances, balances_on, payee, register};
+use crate::http::customers::paid_out::{balances, balances_on, payee, payout, register, withdrawal};
 use crate::prelude::*;
 
-/// Several times the duration of a settlement that is not paused.
-const A_WHILE: Duration = Duration::from_secs(3);
+/// Passes of the settler: many more than a settlement needs that is not paused.
+const PASSES: u64 = 20;
+
+/// Waits until the settler of this chain has checked its work [`PASSES`] times.
+async fn settler_passes(service: &ServiceFixture, chain: &str) {
+    let messages = || {
+        let root = service.app.state.system.tree().root;
+        let is_settler = |node: &&NodeView| node.kind == ActorKind::Settler && node.name == chain;
+        root.children.iter().find(is_settler).unwrap().figures.messages
+    };
+    let before = messages();
+    until("the settler passes", async || (messages() >= before + PASSES).then_some(())).await;
+}
 
 async fn initiate(service: &ServiceFixture, chain: &str) -> Reply {
     service.app.initiate(&json!({ "chain": chain })).await
@@ -38,7 +48,7 @@ async fn paused_chain_accepts_nothing_new_and_settles_after_the_pause() {
     service.app.payment_when(&before, "confirmed").await;
     service.app.pay(&best, "10").await;
     service.app.payment_when(&best, "settled").await;
-    tokio::time::sleep(A_WHILE).await;
+    settler_passes(&service, "base").await;
     assert_eq!(status(&service, &before).await, "confirmed");
 
     assert!(service.lift("chain:base").await);
@@ -64,7 +74,7 @@ async fn settlement_pause_affects_only_its_chain() {
     service.app.payment_when(&held, "confirmed").await;
     service.hold("settlement").await;
     service.lift("settlement:polygon").await;
-    tokio::time::sleep(A_WHILE).await;
+    settler_passes(&service, "polygon").await;
     assert_eq!(status(&service, &held).await, "confirmed", "everything is paused now");
     assert_eq!(balances_on(&service.app, "polygon").await, ["0.00", "9.90", "0.00"], "it is pending");
     assert_eq!(balances(&service.app).await, ["9.90", "0.00", "0.00"], "it is available on Base");
@@ -108,7 +118,7 @@ async fn refund_waits_for_an_outbound_pause_and_is_refused_for_a_psp_pause() {
 
     service.hold("sending:base").await;
     assert_eq!(refund("1").await.status, 202);
-    tokio::time::sleep(A_WHILE).await;
+    settler_passes(&service, "base").await;
     assert_eq!(service.app.get(&path).await["refunds"][0]["status"], "pending");
     service.lift("sending:base").await;
     service.app.get_until(&path, |reply| reply["refunds"][0]["status"] == "sent").await;
@@ -127,8 +137,7 @@ async fn paused_psp_starts_nothing_and_running_payments_continue() {
 
     let customer = payee(&service.app).await;
     register(&service.app).await;
-    let to_customer = json!({ "customer_id": customer, "amount": "1", "currency": "USDC", "chain": "base" });
-    let withdrawal = json!({ "amount": "1", "currency": "USDC", "chain": "base" });
+    let (to_customer, withdrawal) = (payout(&customer, "1"), withdrawal("1"));
     let money_out = [("/payouts", &to_customer), ("/withdrawals", &withdrawal), ("/transfers", &to_customer)];
     for (path, body) in money_out {
         service.app.post(path, body).await.assert_problem(409, "psp_paused");

@@ -4,9 +4,9 @@ use payferry_domain::WithdrawalId;
 use payferry_domain::outbound::OutboundId;
 use payferry_domain::payment::Decision;
 
+use super::attention::paged;
 use super::reply;
-use super::stuck::paged;
-use crate::http::customers::paid_out::{TREASURER, balances, register};
+use crate::http::customers::paid_out::{TREASURER, balances, register, withdrawal};
 use crate::prelude::*;
 
 /// Field of a confirmed form.
@@ -23,8 +23,7 @@ async fn doubted() -> (ServiceFixture, FixedScreener) {
 }
 
 async fn ordered(service: &ServiceFixture, amount: &str) -> Reply {
-    let body = json!({ "amount": amount, "currency": "USDC", "chain": "base" });
-    let asked = service.app.post("/withdrawals", &body).await.ok(202);
+    let asked = service.app.post("/withdrawals", &withdrawal(amount)).await.ok(202);
     let path = format!("/withdrawals/{}", asked["id"].as_str().unwrap());
     service.app.get_until(&path, |read| read["kyt_verdict"] == "review").await
 }
@@ -123,8 +122,7 @@ async fn pages_link_from_the_root_to_a_withdrawals_actor() {
     let (service, _) = doubted().await;
     let order = ordered(&service, "1").await;
     for _ in 0..50 {
-        let body = json!({ "amount": "0.01", "currency": "USDC", "chain": "base" });
-        service.app.post("/withdrawals", &body).await.ok(202);
+        service.app.post("/withdrawals", &withdrawal("0.01")).await.ok(202);
     }
     let tree = service.get_until("/ops/actors", |tree| tree["sendings_live"] == 51).await;
     let children = tree["tree"]["root"]["children"].as_array().unwrap();
@@ -230,8 +228,7 @@ async fn long_pending_withdrawal_is_listed_until_sent() {
     let undecided = ordered(&service, "1").await;
     opinions.set(Decision::Allow);
     service.hold("sending:base").await;
-    let body = json!({ "amount": "4", "currency": "USDC", "chain": "base" });
-    let order = service.app.post("/withdrawals", &body).await;
+    let order = service.app.post("/withdrawals", &withdrawal("4")).await;
     let path = format!("/withdrawals/{}", order.string("id"));
     service.app.get_until(&path, |read| read["kyt_verdict"] == "allow").await;
     let overdue = "/ops/stuck?kind=sending_overdue";

@@ -1,9 +1,7 @@
 //! Withdrawal wallets: set by the operator, visible to the PSP, effective after a day in production.
 
-use payferry::config::Environment;
 use payferry_domain::Address;
 use payferry_evm::wallet::{Vaults, checksummed};
-use payferry_httpkit::Limits;
 use payferry_journal::psps::wallets::{WALLET_DELAY_SECS, withdrawal_wallet};
 
 use crate::prelude::*;
@@ -25,8 +23,7 @@ async fn withdraws_to(service: &ServiceFixture, chain: Chain, in_secs: i64) -> O
 
 #[tokio::test]
 async fn production_wallet_takes_effect_after_a_day() {
-    let config =
-        TestConfig { environment: Environment::Production, limits: Limits::production(), ..TestConfig::default() };
+    let config = TestConfig { is_production: true, ..TestConfig::default() };
     let service = ServiceFixture::over(TestApp::start_with(config).await).await;
     let set = async |body: Value| service.post(&path(&service), &body).await;
     let first = set(json!({ "address": address(1).to_string() })).await;
@@ -51,18 +48,19 @@ async fn production_wallet_takes_effect_after_a_day() {
     assert_eq!(notified, [json!(address(1).to_string()), json!(address(2).to_string()), Value::Null]);
 }
 
-#[tokio::test]
-async fn chain_may_have_its_own_wallet() {
-    let service = ServiceFixture::start_with_chains().await;
-    let set = async |body: Value| service.post(&path(&service), &body).await;
+shared!(#[tokio::test] wallets, service = ServiceFixture::start_with_chains().await, service.app.renew_psp() =>
+    chain_may_have_its_own_wallet, wallet_is_set_on_the_page);
+
+async fn chain_may_have_its_own_wallet(service: &ServiceFixture) {
+    let set = async |body: Value| service.post(&path(service), &body).await;
     set(json!({ "address": address(1).to_string(), "chain": "all" })).await;
     let both = set(json!({ "address": checksummed(address(0xab)), "chain": "polygon" })).await;
     insta::assert_json_snapshot!("wallets", redact(&both.json));
     for (chain, expected) in [(Chain::Base, 1), (Chain::Polygon, 0xab), (Chain::Arbitrum, 1)] {
-        assert_eq!(withdraws_to(&service, chain, 0).await, Some(address(expected)), "{chain}");
+        assert_eq!(withdraws_to(service, chain, 0).await, Some(address(expected)), "{chain}");
     }
     set(json!({ "address": "none", "chain": "polygon" })).await;
-    assert_eq!(withdraws_to(&service, Chain::Polygon, 0).await, Some(address(1)));
+    assert_eq!(withdraws_to(service, Chain::Polygon, 0).await, Some(address(1)));
     // Unsuitable addresses are refused.
     let payment = service.app.add_payment().await;
     let system = &service.app.state.system;
@@ -79,22 +77,20 @@ async fn chain_may_have_its_own_wallet() {
         ("0x12".to_owned(), "invalid_address"),
         (checksummed(address(0xab)).replace('B', "b"), "wrong_checksum"),
     ] {
-        let refused = service.post(&path(&service), &json!({ "address": bad })).await;
+        let refused = service.post(&path(service), &json!({ "address": bad })).await;
         refused.assert_problem(422, "validation_failed");
         assert_eq!(refused.faults(), format!("address: {fault}"), "{bad}");
     }
-    let bad = service.post(&path(&service), &json!({ "chain": "doge", "wallet": "x" })).await;
+    let bad = service.post(&path(service), &json!({ "chain": "doge", "wallet": "x" })).await;
     assert_eq!(bad.faults(), "wallet: unknown_field, address: required, chain: unknown_value");
     let nobody = "/ops/psps/psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3/withdrawal-wallets";
     service.post(nobody, &json!({ "address": address(1).to_string() })).await.assert_problem(404, "psp_not_found");
     service.get(nobody).await.assert_problem(404, "psp_not_found");
-    let set = service.get(&path(&service)).await;
+    let set = service.get(&path(service)).await;
     assert_eq!(set["wallets"].as_array().unwrap().len(), 1, "nothing else was set");
 }
 
-#[tokio::test]
-async fn wallet_is_set_on_the_page() {
-    let service = ServiceFixture::start().await;
+async fn wallet_is_set_on_the_page(service: &ServiceFixture) {
     let page = format!("/ops/view/psps/{}", service.app.psp_id);
     let form = async |fields: &[(&str, &str)]| service.form(&format!("{page}/withdrawal-wallets"), fields).await;
     form(&[("chain", "all"), ("address", &address(0).to_string())])

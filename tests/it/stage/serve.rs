@@ -4,9 +4,8 @@
 //! Each stage has its own nodes, so that an advanced chain affects no other test.
 
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use alloy::primitives::Address;
 use futures::future::join_all;
@@ -14,10 +13,9 @@ use payferry::app::App;
 use payferry::config::Config;
 use payferry::service::{self, chains, secrets};
 use payferry_actors::System;
-use payferry_domain::{Amount, Chain, PaymentId, Timestamp, Token};
+use payferry_domain::{Amount, Chain, Token};
 use payferry_evm::deploy::{Roles, contract_address, deploy};
 use payferry_evm::wallet::domain_address;
-use payferry_harness::PATIENCE;
 use payferry_harness::database::TestDatabase;
 use payferry_harness::deployment::{Accounts, Deployment};
 use payferry_harness::node::Node;
@@ -25,10 +23,9 @@ use payferry_harness::payers::{Payer, Payers};
 use payferry_harness::process::Binary;
 use payferry_harness::psp::Psp;
 use payferry_harness::settings::Folder;
-use payferry_runtime::observe::{ActorKind, LOG_ENTRIES_MAX};
 use tempfile::TempDir;
 
-use super::{Dropped, Stage, Transfer, seconds};
+use super::{Stage, Transfer};
 
 /// Short, for fast finality.
 const BLOCK_TIME: Duration = Duration::from_millis(100);
@@ -37,37 +34,13 @@ const PAYERS: usize = 16;
 /// Listeners use free ports.
 const ANY_PORT: u16 = 0;
 
-/// A kind of JSON-RPC node.
-pub trait Kind {
-    /// Starts a node.
-    async fn start(chain_id: u64) -> Node;
-}
+/// `serve` against devchains, each behind its own port.
+pub type OnDevchain = Serve<false>;
+/// `serve` against anvil nodes, each a process.
+pub type OnAnvil = Serve<true>;
 
-/// Devchains, each behind its own port.
-pub struct Devchains;
-
-impl Kind for Devchains {
-    async fn start(chain_id: u64) -> Node {
-        Node::devchain(chain_id, BLOCK_TIME).await
-    }
-}
-
-/// Anvil nodes, each a process.
-pub struct Anvils;
-
-impl Kind for Anvils {
-    async fn start(chain_id: u64) -> Node {
-        Node::anvil(chain_id, BLOCK_TIME).await
-    }
-}
-
-/// `serve` against devchains over HTTP.
-pub type OnDevchain = Serve<Devchains>;
-/// `serve` against anvil.
-pub type OnAnvil = Serve<Anvils>;
-
-/// The service and its chains.
-pub struct Serve<K> {
+/// The service and its chains: anvil nodes or devchains.
+pub struct Serve<const IS_ANVIL: bool> {
     service: App,
     psp: Psp,
     psp_id: String,
@@ -75,20 +48,20 @@ pub struct Serve<K> {
     // Dropped after the service.
     _database: TestDatabase,
     _folder: TempDir,
-    _kind: PhantomData<K>,
 }
 
-impl<K: Kind> Serve<K> {
+impl<const IS_ANVIL: bool> Serve<IS_ANVIL> {
     /// Starts with a change of the usual configuration.
     pub async fn start_with(change: impl FnOnce(&mut toml::Table)) -> Self {
         let accounts = Arc::new(Accounts::known(PAYERS));
         let database = TestDatabase::create().await;
         let folder = tempfile::tempdir().unwrap();
-        let mut deployments =
-            join_all(Chain::ALL.map(async |chain| {
-                Deployment::tokens_only(chain, K::start(chain.default_id()).await, &accounts).await
-            }))
-            .await;
+        let mut deployments = join_all(Chain::ALL.map(async |chain| {
+            let id = chain.default_id();
+            let node = if IS_ANVIL { Node::anvil(id, BLOCK_TIME).await } else { Node::devchain(id, BLOCK_TIME).await };
+            Deployment::tokens_only(chain, node, &accounts).await
+        }))
+        .await;
         let roles = Roles {
             admin: domain_address(Accounts::admin()),
             operator: domain_address(accounts.operator.address()),
@@ -123,17 +96,11 @@ impl<K: Kind> Serve<K> {
             chains: deployments.into_iter().map(with_payers).collect(),
             _database: database,
             _folder: folder,
-            _kind: PhantomData,
         }
-    }
-
-    /// Returns the node of a chain.
-    pub fn node(&self, chain: Chain) -> &Node {
-        &self.chains[&chain].0.node
     }
 }
 
-impl<K: Kind> Stage for Serve<K> {
+impl<const IS_ANVIL: bool> Stage for Serve<IS_ANVIL> {
     async fn start() -> Self {
         Self::start_with(|_| {}).await
     }
@@ -144,6 +111,10 @@ impl<K: Kind> Stage for Serve<K> {
 
     fn system(&self) -> &System {
         self.service.system()
+    }
+
+    fn node(&self, chain: Chain) -> &Node {
+        &self.chains[&chain].0.node
     }
 
     async fn holdings(&self, chain: Chain, token: Token) -> (i64, i64) {
@@ -162,48 +133,8 @@ impl<K: Kind> Stage for Serve<K> {
         self.chains[&chain].1.transfer(payer, token, to, amount.units()).await.to_string()
     }
 
-    async fn mine(&self, chain: Chain, blocks: u64) {
-        self.node(chain).mine(blocks).await;
-    }
-
-    async fn pause_mining(&self, chain: Chain) {
-        self.node(chain).pause_mining().await;
-    }
-
-    async fn resume_mining(&self, chain: Chain) {
-        self.node(chain).resume_mining().await;
-    }
-
-    async fn reorg(&self, chain: Chain, depth: u64, dropped: Dropped) {
-        self.node(chain).reorg(depth, dropped).await;
-    }
-
     async fn advance(&self, secs: u64) {
         join_all(self.chains.values().map(|(deployment, _)| deployment.node.advance_time(secs))).await;
-    }
-
-    async fn head_secs(&self, chain: Chain) -> u64 {
-        self.node(chain).head().await.timestamp
-    }
-
-    async fn mine_at(&self, chain: Chain, at: Timestamp) {
-        self.node(chain).mine_at(seconds(at)).await;
-        assert_eq!(self.node(chain).head().await.timestamp, seconds(at));
-    }
-
-    async fn jump_chain(&self, chain: Chain, secs: u64) {
-        self.node(chain).jump_time(secs).await;
-    }
-
-    async fn panic(&self, payment_id: &str) {
-        let system = self.service.system();
-        let incidents = || system.latest_incidents_of(ActorKind::Payment, payment_id, LOG_ENTRIES_MAX).len();
-        let (before, since) = (incidents(), Instant::now());
-        system.inject_panic(payment_id.parse::<PaymentId>().unwrap());
-        while incidents() == before {
-            assert!(since.elapsed() < PATIENCE, "{payment_id} did not panic in time");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
     }
 
     async fn stop(self) {

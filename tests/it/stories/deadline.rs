@@ -3,7 +3,7 @@
 use payferry_harness::psp::Psp;
 
 use crate::prelude::*;
-use crate::stage::{Client, Stage, Transfer, on_every_stage, until_read};
+use crate::stage::{Client, Stage, Transfer, on_every_stage, seconds, until_read};
 
 on_every_stage!(nothing_comes_and_it_expires, in_time_and_final_later, too_late, moved_on_by_an_outage,);
 
@@ -27,13 +27,14 @@ async fn in_time_and_final_later<S: Stage>(stage: &S, psp: &Client) {
     let id = psp.payment("10", Token::Usdc, chain).await;
     let expires_at = expiry(psp, &id).await;
     // On a paused chain the test itself mines the block before the deadline.
-    stage.pause_mining(chain).await;
-    stage.advance_chain_to(chain, expires_at.plus_secs(-2)).await;
+    let (node, expires_secs) = (stage.node(chain), seconds(expires_at));
+    node.pause_mining().await;
+    node.advance_to(expires_secs - 2).await;
     stage.pay(&id, Transfer::exact()).await;
-    stage.mine_at(chain, expires_at.plus_secs(-1)).await;
-    stage.mine_at(chain, expires_at.plus_secs(1)).await;
-    stage.mine_at(chain, expires_at.plus_secs(2)).await;
-    stage.resume_mining(chain).await;
+    node.mine_at(expires_secs - 1).await;
+    node.mine_at(expires_secs + 1).await;
+    node.mine_at(expires_secs + 2).await;
+    node.resume_mining().await;
     let settled = psp.until_status(&id, "settled").await;
     assert_eq!(settled["labels"], json!([]));
 }
@@ -43,11 +44,12 @@ async fn too_late<S: Stage>(stage: &S, psp: &Client) {
     let chain = Chain::Polygon;
     let id = psp.payment("10", Token::Usdc, chain).await;
     let expires_at = expiry(psp, &id).await;
-    stage.pause_mining(chain).await;
-    stage.advance_chain_to(chain, expires_at.plus_secs(-2)).await;
+    let (node, expires_secs) = (stage.node(chain), seconds(expires_at));
+    node.pause_mining().await;
+    node.advance_to(expires_secs - 2).await;
     stage.pay(&id, Transfer::exact()).await;
-    stage.mine_at(chain, expires_at.plus_secs(1)).await;
-    stage.resume_mining(chain).await;
+    node.mine_at(expires_secs + 1).await;
+    node.resume_mining().await;
     let late = psp.until_status(&id, "mismatched").await;
     assert!(has_label(&late, "LATE"), "{late:#}");
     let events = psp.events(&id).await;
@@ -60,7 +62,7 @@ async fn moved_on_by_an_outage<S: Stage>(stage: &S, psp: &Client) {
     let chain = Chain::Arbitrum;
     let id = psp.payment("10", Token::Usdc, chain).await;
     let expires_at = expiry(psp, &id).await;
-    stage.jump_chain(chain, 3_600).await;
+    stage.node(chain).jump_time(3_600).await;
     let is_extended = |payment: &Value| expires_at_of(payment) >= expires_at.plus_secs(3_500);
     let moved = psp.until(&id, "extended", is_extended).await;
     assert_eq!(moved["status"], "pending");

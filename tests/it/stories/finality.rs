@@ -1,43 +1,42 @@
 //! Finality depends on the amount and on the node's answers.
 
 use crate::prelude::*;
-use crate::stage::{Kind, Serve, Stage, Transfer, on_every_node, story_on, until_block};
+use crate::stage::{Serve, Stage, Transfer, story_on, until_block};
 
 /// More blocks than either node needs for `finalized`.
 const BLOCKS_MAX: u64 = 30;
 
-on_every_node!(by_amount);
-
 /// A small amount waits for two blocks, a larger one for `safe`, the largest for `finalized`.
-async fn by_amount<K: Kind>() {
+async fn depends_on_the_amount<const IS_ANVIL: bool>() {
     let tiers = toml::toml! {
         finality = [{ below = "1000", wait = 2 }, { below = "50000", wait = "safe" }, { wait = "finalized" }]
     };
-    let stage = Serve::<K>::start_with(|settings| {
+    let stage = Serve::<IS_ANVIL>::start_with(|settings| {
         for (_, chain) in settings["chains"].as_table_mut().unwrap() {
             chain["finality"] = tiers["finality"].clone();
         }
     });
-    let (stage, psp, _) = story_on(stage.await).await;
+    let (stage, psp) = story_on(stage.await).await;
     let (chain, tags) = (Chain::Arbitrum, ["latest", "safe", "finalized"]);
     let mut waiting = Vec::new();
     for (amount, tag) in ["999", "1000", "50000"].into_iter().zip(tags) {
         waiting.push((psp.payment(amount, Token::Usdc, chain).await, tag));
     }
-    stage.pause_mining(chain).await;
+    let node = stage.node(chain);
+    node.pause_mining().await;
     for (id, _) in &waiting {
         stage.pay(id, Transfer::exact()).await;
     }
-    stage.mine(chain, 1).await;
-    let paid_in = stage.node(chain).head().await.number;
+    node.mine(1).await;
+    let paid_in = node.head().await.number;
 
     let mut blocks_waited = Vec::new();
     for blocks in 1..=BLOCKS_MAX {
-        stage.mine(chain, 1).await;
-        until_block(&stage, chain, stage.node(chain).head().await.number).await;
+        node.mine(1).await;
+        until_block(&stage, chain, node.head().await.number).await;
         let mut still = Vec::new();
         for (id, tag) in waiting {
-            let at_tag = stage.node(chain).rpc("eth_getBlockByNumber", json!([tag, false])).await;
+            let at_tag = node.rpc("eth_getBlockByNumber", json!([tag, false])).await;
             let at_tag = u64::from_str_radix(at_tag["number"].as_str().unwrap().trim_start_matches("0x"), 16).unwrap();
             if at_tag >= paid_in {
                 psp.until(&id, "confirmed", |payment| payment["status"] != "pending").await;
@@ -53,4 +52,16 @@ async fn by_amount<K: Kind>() {
     // Configured depths of both nodes: `safe` 5 blocks behind, `finalized` 10.
     assert_eq!(blocks_waited, [("latest", 1), ("safe", 5), ("finalized", 10)]);
     stage.stop().await;
+}
+
+mod by_amount {
+    #[tokio::test(flavor = "multi_thread")]
+    async fn on_devchain() {
+        super::depends_on_the_amount::<false>().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn on_anvil() {
+        super::depends_on_the_amount::<true>().await;
+    }
 }

@@ -73,23 +73,10 @@ async fn many_payments_survive_a_stop_and_a_kill() {
 
 /// Initiates with an idempotency key until there is an answer.
 async fn initiate(psp: &Psp, down: &RwLock<()>, n: usize, chain: Chain, token: Token) -> String {
-    let body = json!({
-        "merchant_id": psp.merchant_id, "amount": "7.77", "currency": token.as_str(), "chain": chain.as_str(),
-    });
-    let (key, since) = (format!("payment-{n}"), Instant::now());
-    loop {
-        let answer = {
-            let _up = down.read().await;
-            psp.try_call(Method::POST, "/payments/initiate", &body, Some(&key)).await
-        };
-        match answer {
-            Ok((status, payment)) if status.is_success() => return payment["payment_id"].as_str().unwrap().to_owned(),
-            Ok((status, problem)) => assert!(matches!(status.as_u16(), 409 | 503), "{status} {problem:#}"),
-            Err(_) => {}
-        }
-        assert!(since.elapsed() < PATIENCE, "not initiated in time");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    let body = psp.initiation("7.77", token, chain.as_str());
+    let _up = down.read().await;
+    let made = psp.post_until_accepted("/payments/initiate", &body, &format!("payment-{n}"), PATIENCE).await;
+    made.unwrap().0["payment_id"].as_str().unwrap().to_owned()
 }
 
 /// Pays once: before a second transfer, the payment's record shows whether an unanswered one was accepted.

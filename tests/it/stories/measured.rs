@@ -2,14 +2,15 @@
 #![allow(clippy::float_cmp, reason = "counts are whole numbers")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use payferry_harness::eventually;
 use payferry_harness::receiver::ReceiverBehaviour;
 use payferry_runtime::observe::ActorKind;
 
 use crate::http::customers::individual;
 use crate::prelude::*;
-use crate::stage::{OnSandbox, Stage, Transfer, story_with_receiver};
+use crate::stage::{OnSandbox, Stage, Transfer, story_on};
 
 /// Labels whose values may contain any number or version; all others are words.
 const FREE_LABELS: [&str; 5] = ["le", "endpoint", "status", "version", "quantile"];
@@ -24,8 +25,6 @@ const ANY_TIME: [&str; 4] = [
     "payferry_chain_looks_failed_total",
     "payferry_chain_second_look_number",
 ];
-/// Timeout of an expected value; retries of webhooks wait for seconds, with growing delays.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Name, labels and value.
 type Sample = (String, BTreeMap<String, String>, f64);
@@ -104,21 +103,17 @@ fn family<'a>(name: &'a str, typed: &BTreeMap<String, String>) -> &'a str {
 
 /// Waits until the exposition shows this value; gauges that are not updated by events refresh within a second.
 async fn until_exposed(name: &str, labels: &[(&str, &str)], holds: impl Fn(f64) -> bool) {
-    let since = Instant::now();
-    loop {
-        let sum = Exposed::now().sum(name, labels);
-        if sum.is_some_and(&holds) {
-            return;
-        }
-        assert!(since.elapsed() < PATIENCE, "{name} {labels:?} stays at {sum:?}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let look = async || match Exposed::now().sum(name, labels) {
+        Some(sum) if holds(sum) => Ok(()),
+        sum => Err(format!("{sum:?}")),
+    };
+    eventually(format!("{name} {labels:?} is as wanted"), look).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_have_values_help_and_plain_labels() {
     let began = Instant::now();
-    let (stage, psp, _receiver) = story_with_receiver::<OnSandbox>().await;
+    let (stage, psp) = story_on(OnSandbox::start().await).await;
     let id = psp.payment("10", Token::Usdc, Chain::Base).await;
     let idle = psp.payment("10", Token::Usdt, Chain::Polygon).await;
     stage.panic(&id).await;
@@ -279,8 +274,8 @@ async fn no_series_per_psp_key_customer_path_or_method() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_deliveries_are_counted_until_the_receiver_recovers() {
-    let (stage, psp, receiver) = story_with_receiver::<OnSandbox>().await;
-    receiver.behave(ReceiverBehaviour::Status(500));
+    let (stage, psp) = story_on(OnSandbox::start().await).await;
+    psp.receiver.behave(ReceiverBehaviour::Status(500));
     // More events than the breaker's threshold: due deliveries wait for probes.
     let mut ids = Vec::new();
     for _ in 0..6 {
@@ -297,7 +292,7 @@ async fn waiting_deliveries_are_counted_until_the_receiver_recovers() {
     until_exposed("payferry_webhook_breakers_open", &[], |open| open == 1.0).await;
     until_exposed("payferry_webhook_oldest_due_seconds", &[], some).await;
 
-    receiver.behave(ReceiverBehaviour::Well);
+    psp.receiver.behave(ReceiverBehaviour::Well);
     let none = |value: f64| value == 0.0;
     until_exposed("payferry_webhook_backlog_deliveries", &[], none).await;
     until_exposed("payferry_webhook_oldest_due_seconds", &[], none).await;

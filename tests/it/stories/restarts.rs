@@ -17,7 +17,7 @@ async fn panics_thrice_and_completes<S: Stage>(stage: &S, psp: &Client) {
     psp.until_status(&id, "settled").await;
     let view = stage.system().observe();
     assert_eq!((view.restarts[&ActorKind::Payment], view.payments_quarantined), (3, 0));
-    let incidents = stage.system().latest_incidents_of(ActorKind::Payment, &id, 4);
+    let incidents = stage.system().log().latest_of(ActorKind::Payment, &id, 4);
     assert_eq!(incidents.len(), 3);
     assert!(incidents.iter().all(|incident| incident.reason.contains("on purpose")), "{incidents:?}");
 }

@@ -6,7 +6,7 @@ use payferry_journal::customers::Opened;
 
 use super::add_customer;
 use crate::prelude::*;
-use crate::process::payferry;
+use crate::process::{payferry, printed};
 
 fn actions(page: &Value) -> Vec<&str> {
     page["entries"].as_array().unwrap().iter().map(|entry| entry["action"].as_str().unwrap()).collect()
@@ -68,9 +68,7 @@ async fn audit_entries_are_found_by_every_filter() {
     assert_eq!(bad.faults(), [faults, more].join(", "));
 
     let cli = |args: &[&str]| {
-        let output = payferry().arg("audit").args(args).args(["--database-url", app.database.url()]).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
+        printed(&payferry().arg("audit").args(args).args(["--database-url", app.database.url()]).output().unwrap())
     };
     let lines = cli(&["--json"]);
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -24,8 +24,8 @@ pub(super) const ROWS: [Row; 3] = [Row::Initiate, Row::InitiatePostgres, Row::Co
 /// Databases that are made on a server.
 pub(super) const DATABASES: [&str; 2] = ["against_this", "against_other"];
 
-/// Pairs of services. A process keeps some luck of its start (its memory layout, the place of its file on the disk), so one pair
-/// is not enough. The binary that starts first changes with each pair.
+/// Pairs of services. Memory layout and file position differ between starts, so one pair is not enough. The binary that
+/// starts first changes with each pair.
 const PAIRS: u32 = 2;
 const PAIRS_QUICK: u32 = 1;
 /// Rounds of each pair: of initiations, of complete payments, and in a quick run.

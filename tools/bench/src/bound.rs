@@ -21,6 +21,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 
+use super::env::Env;
+
 /// Environment variable with the database URL of the bound.
 pub const BOUND_DATABASE_URL: &str = "PAYFERRY_BENCH_BOUND_DATABASE_URL";
 /// Largest number of payments or customers in one commit.
@@ -63,8 +65,11 @@ struct Entry {
     written: oneshot::Sender<()>,
 }
 
-pub(super) async fn start_bound(database_url: &str) -> anyhow::Result<Service> {
-    Service::start(bound_command(database_url)?, "bound").await
+/// Starts the bound with this database, or else with a new SQLite file.
+pub(super) async fn start_bound(env: &Env, database_url: Option<String>) -> anyhow::Result<Service> {
+    let file = env.folder("bound")?.join("bound.db");
+    let database_url = database_url.unwrap_or_else(|| format!("sqlite://{}?mode=rwc", file.display()));
+    Service::start(bound_command(&database_url)?, "bound").await
 }
 
 fn bound_command(database_url: &str) -> anyhow::Result<Command> {

@@ -48,7 +48,7 @@ struct Summary {
 
 /// Measures creations, one customer per request.
 pub(super) async fn create(env: &Env, time: Duration) -> anyhow::Result<Vec<TableLine>> {
-    let bound = bound(env).await?;
+    let bound = start_bound(env, None).await?;
     let client = Arc::new(Client::new(&bound.ready().api_url, CONNECTIONS, CALL_DEADLINE)?);
     let (_, bare) = create_with(&client, time).await;
     drop(bound);
@@ -128,7 +128,7 @@ pub(super) async fn list(env: &Env, time: Duration, quick: bool) -> anyhow::Resu
     let pages = closed_loop(CONNECTIONS, time, page).await;
     let mut defects = service.defects().await?;
     drop(service);
-    let bound = bound(env).await?;
+    let bound = start_bound(env, None).await?;
     let mut lines = Vec::new();
     for (what, outcome, bytes) in [
         (format!("customers searched by email, {listed}, SQLite"), found, found_bytes),
@@ -139,11 +139,6 @@ pub(super) async fn list(env: &Env, time: Duration, quick: bool) -> anyhow::Resu
         lines.push(line.wrong(bare.failures()).wrong(std::mem::take(&mut defects)));
     }
     Ok(lines)
-}
-
-async fn bound(env: &Env) -> anyhow::Result<Service> {
-    let file = env.folder("bound")?.join("bound.db");
-    start_bound(&format!("sqlite://{}?mode=rwc", file.display())).await
 }
 
 /// Measures responses of `bytes` bytes from memory.

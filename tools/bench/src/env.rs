@@ -50,8 +50,13 @@ impl Env {
         })
     }
 
-    pub(super) fn database_file(options: &ChildSandboxOptions) -> anyhow::Result<PathBuf> {
-        Ok(options.folder.as_deref().context("the sandbox has no folder")?.join("payferry.db"))
+    /// Returns the URL of a sandbox's database.
+    pub(super) fn database_url(options: &ChildSandboxOptions) -> anyhow::Result<String> {
+        if let Some(url) = &options.database_url {
+            return Ok(url.clone());
+        }
+        let file = options.folder.as_deref().context("the sandbox has no folder")?.join("payferry.db");
+        Ok(format!("sqlite://{}?mode=rw", file.display()))
     }
 }
 

@@ -4,7 +4,7 @@
 use std::fs;
 
 /// Smallest share for a note.
-const TOLD_FROM: f64 = 0.01;
+const REPORTED_FROM: f64 = 0.01;
 /// Number of times in the first line of `/proc/stat`, without guest times: see `man 5 proc_stat`.
 const TIMES: usize = 8;
 
@@ -32,7 +32,7 @@ impl Host {
     /// Describes the share that the host took since `before`, if it is large enough for a note.
     pub(super) fn note_since(before: Option<Self>) -> Option<String> {
         let share = before?.share_until(Self::now()?);
-        (share >= TOLD_FROM)
+        (share >= REPORTED_FROM)
             .then(|| format!("the host of the virtual machine took {} of the CPU time meanwhile", percent(share)))
     }
 

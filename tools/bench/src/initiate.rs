@@ -207,11 +207,7 @@ fn of_bound(outcome: &Outcome) -> Vec<String> {
 }
 
 async fn bound(env: &Env, engine: &Engine) -> anyhow::Result<Side> {
-    let url = match engine.database(BOUND).await? {
-        Some(url) => url,
-        None => format!("sqlite://{}?mode=rwc", env.folder("bound")?.join("bound.db").display()),
-    };
-    let service = start_bound(&url).await?;
+    let service = start_bound(env, engine.database(BOUND).await?).await?;
     let psps = [BenchPsp::of_bound(&service, CONNECTIONS)?, BenchPsp::of_bound(&service, CONNECTIONS_STEADY)?];
     Ok(Side::warm(service, psps).await)
 }
@@ -222,9 +218,5 @@ async fn served(env: &Env, engine: &Engine) -> anyhow::Result<(Side, String)> {
     options.database_url = engine.database(SERVED).await?;
     let service = Service::live_sandbox(&options).await?;
     let psps = [BenchPsp::of(&service, CONNECTIONS).await?, BenchPsp::of(&service, CONNECTIONS_STEADY).await?];
-    let url = match &options.database_url {
-        Some(url) => url.clone(),
-        None => format!("sqlite://{}?mode=rw", Env::database_file(&options)?.display()),
-    };
-    Ok((Side::warm(service, psps).await, url))
+    Ok((Side::warm(service, psps).await, Env::database_url(&options)?))
 }

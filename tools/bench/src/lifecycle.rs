@@ -107,11 +107,6 @@ impl Fixture {
         .await
     }
 
-    /// Returns the number of payments that are settled and all of whose webhooks arrived.
-    fn complete(&self) -> u64 {
-        self.session.state.tally.counted().complete
-    }
-
     /// Waits until all payments are settled and all of their webhooks arrived, or the patience is over.
     pub(super) async fn until_settled(&self) {
         let since = Instant::now();
@@ -224,7 +219,7 @@ pub(super) async fn finality(env: &Env, time: Duration, quick: bool) -> anyhow::
             let asked = Instant::now();
             let (number, made_in) = post("mine", json!({"blocks": 1})).await?;
             blocks.lock().insert(number, asked + made_in.context("the response has no Server-Timing")?);
-            if fixture.complete() >= requests as u64 {
+            if fixture.session.state.tally.counted().complete >= requests as u64 {
                 return anyhow::Ok(());
             }
         }

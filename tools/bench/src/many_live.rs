@@ -1,7 +1,6 @@
 //! Rows that need 100,000 live payments: their memory, the operator's pages, their cost for others, and how fast they
 //! are live again after a kill.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,7 +30,7 @@ const FEW: usize = 1_000;
 const MANY_QUICK: usize = 2_000;
 const FEW_QUICK: usize = 100;
 pub(super) const CONNECTIONS: usize = 128;
-/// Time without load before memory or idle CPU time is read: timers, checkpoints and caches come to rest.
+/// Time without load before memory or idle CPU time is read: timers, checkpoints and caches become idle.
 pub(super) const REST: Duration = Duration::from_secs(3);
 pub(super) const REST_QUICK: Duration = Duration::from_millis(500);
 /// Longest wait until the actors of finished payments have stopped.
@@ -112,7 +111,7 @@ pub(super) async fn measure(env: &Env, wanted: &[Row], time: Duration, quick: bo
         let tree = tree.context("the metric payferry_rehydration_seconds is missing")?;
         wrong.extend(service.defects().await?);
         service.kill();
-        let bare = read_live(&Env::database_file(&options)?).await?;
+        let bare = read_live(&Env::database_url(&options)?).await?;
         ensure!(bare.count == many, "{} rows of live payments were read, {many} expected", bare.count);
         lines.push(
             TableLine::new("payments live again after a kill", number(many) / tree, "/s", Goal::AtLeast(REHYDRATION_GOAL))
@@ -137,7 +136,7 @@ async fn memory(fixture: &Fixture, many: usize, [empty, all]: [u64; 2]) -> anyho
     let kilobytes = |bytes: u64| number(usize::try_from(bytes).unwrap_or(usize::MAX)) / 1_000.0;
     let each = kilobytes(all) / number(many);
     let [all, empty] = [all, empty].map(|bytes| kilobytes(bytes) / 1_000.0);
-    let rows = read_live(&Env::database_file(&fixture.options)?).await?;
+    let rows = read_live(&Env::database_url(&fixture.options)?).await?;
     let what = format!("memory of a live payment, of {many}");
     Ok(TableLine::new(what, each, "kB", Goal::AtMost(MEMORY_GOAL_KB))
         .beside(
@@ -235,8 +234,8 @@ struct LiveRows {
 }
 
 /// Bare read: the same database and the same pages as the service reads, without actors. Reads all rows of live payments in a SQLite file, whether a service runs on it or not.
-async fn read_live(file: &Path) -> anyhow::Result<LiveRows> {
-    let database = Database::open(&format!("sqlite://{}?mode=rw", file.display())).await?;
+async fn read_live(url: &str) -> anyhow::Result<LiveRows> {
+    let database = Database::open(url).await?;
     let since = Instant::now();
     let parts = try_join_all((0..PARTS).map(|part| read_part(&database, part))).await?;
     let took = since.elapsed();

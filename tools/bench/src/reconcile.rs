@@ -63,8 +63,7 @@ pub(super) async fn measure(env: &Env, quick: bool) -> anyhow::Result<Vec<TableL
     fixture.until_settled().await;
     let wrong = fixture.audit().await?;
     ensure!(wrong.is_empty(), "{}", wrong.join(", "));
-    let file = Env::database_file(&fixture.options)?;
-    let database = Database::open(&format!("sqlite://{}?mode=rw", file.display())).await?;
+    let database = Database::open(&Env::database_url(&fixture.options)?).await?;
     let share = copy(&database, &id, payments - 1).await?;
     database.close().await?;
 

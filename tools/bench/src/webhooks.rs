@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use parking_lot::Mutex;
 use payferry_testkit::client::Client;
-use payferry_testkit::receiver::{Delivery, Receiver};
+use payferry_testkit::receiver::{Receiver, WebhookRequest};
 use payferry_testkit::service::{CALL_DEADLINE, Service};
 use payferry_testkit::signature::signed_request;
 use tokio::time::Instant;
@@ -42,15 +42,14 @@ struct Received {
 }
 
 impl Received {
-    fn receive(&mut self, delivery: Delivery) {
-        match delivery {
-            Delivery::Webhook(arrived) => {
-                self.first.get_or_insert(arrived.at);
-                self.last = Some(arrived.at);
-                *self.events.entry(arrived.webhook_id).or_default() += 1;
-            }
-            Delivery::Refused(..) => self.forged += 1,
+    fn receive(&mut self, request: WebhookRequest) {
+        if request.event().is_err() {
+            self.forged += 1;
+            return;
         }
+        self.first.get_or_insert(request.at);
+        self.last = Some(request.at);
+        *self.events.entry(request.webhook_id).or_default() += 1;
     }
 
     /// Returns the time from the first delivery to the last.
@@ -64,7 +63,7 @@ pub(super) async fn measure(env: &Env, quick: bool) -> anyhow::Result<Vec<TableL
     let received = Arc::new(Mutex::new(Received::default()));
     let receiving = received.clone();
     // It refuses every webhook until it knows the secret.
-    let receiver = Receiver::of_payments(move |delivery| receiving.lock().receive(delivery)).await?;
+    let receiver = Receiver::accepting(move |request| receiving.lock().receive(request)).await?;
     let options = env.options("webhooks")?;
     let service = Service::live_sandbox(&options).await?;
     let psp = BenchPsp::of(&service, CONNECTIONS).await?;

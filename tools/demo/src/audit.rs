@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use payferry_testkit::movements::holdings;
+use payferry_testkit::movements::{VaultAmounts, holdings};
 use payferry_testkit::psp::Psp;
 use payferry_testkit::rpc::Rpc;
-use payferry_testkit::wire::{Amount, Chain, Token};
+use payferry_testkit::wire::{Chain, Token};
 use serde_json::Value;
 
 use super::shop::{amount, text};
@@ -18,8 +18,7 @@ const POLL: Duration = Duration::from_millis(100);
 
 pub(super) struct Audit {
     pub(super) webhooks: usize,
-    /// Chain, token, balance of the PSP's vault, balance of the treasury.
-    pub(super) holdings: Vec<(Chain, Token, Amount, Amount)>,
+    pub(super) holdings: Vec<(Chain, Token, VaultAmounts)>,
 }
 
 /// Checks webhooks and balances of these payments. The error names the first difference.
@@ -63,8 +62,8 @@ async fn webhooks(psp: &Psp, inbox: &str, payments: &[Value]) -> anyhow::Result<
 }
 
 /// Checks that the PSP's vault and the treasury hold, of each token on each chain, the sum of the payments' shares.
-async fn compared_holdings(psp: &Psp, payments: &[Value]) -> anyhow::Result<Vec<(Chain, Token, Amount, Amount)>> {
-    let mut sums: BTreeMap<(Chain, Token), (Amount, Amount)> = BTreeMap::new();
+async fn compared_holdings(psp: &Psp, payments: &[Value]) -> anyhow::Result<Vec<(Chain, Token, VaultAmounts)>> {
+    let mut sums: BTreeMap<(Chain, Token), VaultAmounts> = BTreeMap::new();
     for payment in payments.iter().filter(|payment| payment["status"] == "settled") {
         let (psp_amount, fee) =
             (amount(payment, "/settlement/psp_amount")?, amount(payment, "/settlement/treasury_fee")?);
@@ -74,20 +73,16 @@ async fn compared_holdings(psp: &Psp, payments: &[Value]) -> anyhow::Result<Vec<
             payment["payment_id"]
         );
         let asset = (text(payment, "/chain")?.parse()?, text(payment, "/currency")?.parse()?);
-        let sum = sums.entry(asset).or_default();
-        *sum = (sum.0.saturating_add(psp_amount), sum.1.saturating_add(fee));
+        sums.entry(asset).or_default().add(psp_amount, fee);
     }
     let mut compared = Vec::new();
     for (chain, info) in psp.sandbox().await?.chains {
         let (_, held) = holdings(&Rpc::of_sandbox(psp.side(), chain), &info).await?;
-        for ((_, token), (psp_amount, fee)) in sums.iter().filter(|((of, _), _)| *of == chain) {
+        for ((_, token), sum) in sums.iter().filter(|((of, _), _)| *of == chain) {
             let held = held.get(token).copied().unwrap_or_default();
-            let (vault, treasury) = (held.vault, held.treasury);
-            ensure!(
-                (vault, treasury) == (*psp_amount, *fee),
-                "{token} on {chain}: vault and treasury hold {vault} and {treasury}, the payments say {psp_amount} and {fee}"
-            );
-            compared.push((chain, *token, vault, treasury));
+            let [holds, say] = [held, *sum].map(|of| format!("{} and {}", of.vault, of.treasury));
+            ensure!(held == *sum, "{token} on {chain}: vault and treasury hold {holds}, the payments say {say}");
+            compared.push((chain, *token, held));
         }
     }
     Ok(compared)

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use futures::future::try_join_all;
 use futures::stream::{self, StreamExt, TryStreamExt};
+use payferry_testkit::movements::VaultAmounts;
 use payferry_testkit::progress::Progress;
 use payferry_testkit::service::Ready;
 use payferry_testkit::wire::{Amount, Chain, Token};
@@ -72,7 +73,7 @@ pub async fn play(ready: &Ready, burst: usize) -> anyhow::Result<()> {
     }
     println!("{} webhooks received, every signature verified, no gap in any payment's sequence", audit.webhooks);
     println!("on-chain, each equal to the sum of what the payments report:");
-    for (chain, token, vault, treasury) in &audit.holdings {
+    for (chain, token, VaultAmounts { vault, treasury }) in &audit.holdings {
         println!("  {chain:<9} {token}  PSP's vault {vault:>14}  treasury {treasury:>10}");
     }
     println!("\nAll as expected, in {:.0} s.", began.elapsed().as_secs_f64());

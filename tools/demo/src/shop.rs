@@ -23,7 +23,7 @@ impl Shop {
     pub(super) async fn set_up(ready: &Ready, inbox: &str) -> anyhow::Result<Self> {
         let psp = Psp::new(&ready.api_url, &ready.api_key)?;
         let merchant = psp.merchant("shop-1", "B-1").await?;
-        let hook = format!("{}/sandbox/inbox/{inbox}", psp.url());
+        let hook = format!("{}/sandbox/inbox/{inbox}", ready.api_url);
         psp.send(Method::PATCH, "/api/v1/set_webhook", &json!({"webhook_url": hook})).await?;
         Ok(Self { psp, merchant })
     }

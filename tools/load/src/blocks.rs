@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
-use alloy::primitives::B256;
+use alloy::primitives::{B256, U64};
 use serde::Deserialize;
+use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use payferry_testkit::rpc::Rpc;
@@ -17,13 +18,8 @@ const CATCH_UP_MAX: u64 = 64;
 
 #[derive(Deserialize)]
 struct Block {
-    #[serde(deserialize_with = "quantity")]
-    number: u64,
+    number: U64,
     transactions: Vec<B256>,
-}
-
-fn quantity<'de, D: serde::Deserializer<'de>>(value: D) -> Result<u64, D::Error> {
-    alloy::primitives::U64::deserialize(value).map(|quantity| quantity.to())
 }
 
 /// Calls `mined` with each transaction in blocks above `above` and the time at which it was seen, forever. Retries
@@ -32,24 +28,19 @@ pub async fn watch(rpc: Rpc, above: u64, mut mined: impl FnMut(B256, Instant)) {
     let mut ticks = tokio::time::interval(POLL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut read = above;
+    let block = async |name: String| rpc.call::<Block>("eth_getBlockByNumber", &json!([name, false])).await;
     loop {
         ticks.tick().await;
-        let Some(head) = block(&rpc, "\"latest\"").await else { continue };
-        let at = Instant::now();
-        for number in (read + 1..head.number).take(usize::try_from(CATCH_UP_MAX).unwrap_or(1)) {
-            let Some(between) = block(&rpc, &format!("\"0x{number:x}\"")).await else { break };
+        let Ok(head) = block("latest".to_owned()).await else { continue };
+        let (at, newest) = (Instant::now(), head.number.to());
+        for number in (read + 1..newest).take(usize::try_from(CATCH_UP_MAX).unwrap_or(1)) {
+            let Ok(between) = block(format!("0x{number:x}")).await else { break };
             between.transactions.into_iter().for_each(|hash| mined(hash, at));
             read = number;
         }
-        if head.number == read + 1 {
+        if newest == read + 1 {
             head.transactions.into_iter().for_each(|hash| mined(hash, at));
-            read = head.number;
+            read = newest;
         }
     }
-}
-
-async fn block(rpc: &Rpc, name: &str) -> Option<Block> {
-    let results = rpc.batch("eth_getBlockByNumber", [format!("[{name},false]")]).await.ok()?;
-    let result = results.into_iter().next()?.ok()?;
-    serde_json::from_str(result.get()).ok()
 }

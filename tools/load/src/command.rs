@@ -139,7 +139,7 @@ async fn put_load(args: Args, config_file: Option<PathBuf>, stop: &CancellationT
     let asked_in_flight_max = usize::try_from(args.in_flight_max)?;
     let (files, _) = rlimit::Resource::NOFILE.get()?;
     let in_flight_max = asked_in_flight_max.min(carried_max(files));
-    let asked = LoadRequest {
+    let request = LoadRequest {
         rate: args.rate,
         payments: args.payments,
         pacing: if args.poisson { "poisson" } else { "constant" },
@@ -151,12 +151,12 @@ async fn put_load(args: Args, config_file: Option<PathBuf>, stop: &CancellationT
         target: String::new(),
     };
     let moves_clock = args.url.is_none() || args.advance_clock;
-    let mut plan = Plan { asked, moves_clock, not_made_percent_max: args.not_made_max };
+    let mut plan = Plan { request, moves_clock, not_made_percent_max: args.not_made_max };
     let bar = Progress::shown();
     let report = match (&args.url, &args.key) {
         (Some(url), Some(key)) => {
             let target = foreign(url, key, args.allow_remote)?;
-            plan.asked.target.clone_from(&target.url);
+            plan.request.target.clone_from(&target.url);
             carry_out(&plan, &target, stop, &bar).await
         }
         _ => with_own_sandbox(plan, &args, config_file, stop, &bar).await,
@@ -223,7 +223,7 @@ async fn with_own_sandbox(
     let sandbox = Service::sandbox(&options).await?;
     let ready = sandbox.ready();
     let place = if args.database_url.is_some() { "a new sandbox with the given database" } else { "a new sandbox" };
-    place.clone_into(&mut plan.asked.target);
+    place.clone_into(&mut plan.request.target);
     let ended = CancellationToken::new();
     let target = Target {
         url: ready.api_url.clone(),

@@ -90,7 +90,8 @@ pub struct LoadReport {
     pub run: String,
     /// Start of the run, in ISO 8601.
     pub began_at: String,
-    pub asked: LoadRequest,
+    #[serde(rename = "asked")]
+    pub request: LoadRequest,
     pub achieved: Achieved,
     pub counted: Counted,
     pub stages: Vec<StageFigures>,
@@ -155,12 +156,12 @@ impl LoadReport {
             return format!("Failed: {}.", wrong.join(", "));
         }
         let payments = self.counted.accepted + self.counted.held;
-        let books = if self.holdings.iter().any(|holding| holding.balance_grew.is_some()) {
+        let ledger = if self.holdings.iter().any(|holding| holding.balance_grew.is_some()) {
             "on-chain and in the service's ledger"
         } else {
             "and on-chain"
         };
-        format!("All {payments} payments are as expected: read back, by webhook, {books}.")
+        format!("All {payments} payments are as expected: read back, by webhook, {ledger}.")
     }
 
     /// Returns the faults, counted by kind.
@@ -173,7 +174,7 @@ impl LoadReport {
         let Counted { due, accepted, held, .. } = self.counted;
         for (missing, percent, what) in [
             (due.saturating_sub(accepted), self.not_made_percent, "not made"),
-            (u64::from(self.asked.hold).saturating_sub(held), self.not_held_percent, "held payments not made"),
+            (u64::from(self.request.hold).saturating_sub(held), self.not_held_percent, "held payments not made"),
         ] {
             if percent > self.not_made_percent_max {
                 wrong.push(format!("{missing} {what} ({percent:.2} %)"));

@@ -51,7 +51,7 @@ const CURVE: [f64; 12] = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 98.0, 99.0, 99.5, 9
 
 #[derive(Debug, Clone)]
 pub struct Plan {
-    pub asked: LoadRequest,
+    pub request: LoadRequest,
     /// True if the sandbox's clock may be moved, so that the run does not wait for the last expiries.
     pub moves_clock: bool,
     /// Percentage of the payments that may fail to be made.
@@ -84,7 +84,7 @@ impl Target {
 /// Performs a run. `stop` ends it early; the report then has what is known. The run sets the PSP's webhook endpoint to
 /// its own receiver and restores it at the end. The report says if that failed.
 pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &Progress) -> anyhow::Result<LoadReport> {
-    let psp = Psp::with_connections(&target.url, &target.key, plan.asked.in_flight_max.max(HOLD_WORKERS))?;
+    let psp = Psp::with_connections(&target.url, &target.key, plan.request.in_flight_max.max(HOLD_WORKERS))?;
     let sandbox = psp.sandbox().await.with_context(|| target.url.clone())?;
     let settings = settings(&psp).await.with_context(|| target.url.clone())?;
     // Checked before the run changes anything.
@@ -102,8 +102,8 @@ pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &P
     let ran = async {
         bar.say("make and fund payers");
         let session = Session::start(psp.clone(), sandbox, Arc::clone(&state)).await?;
-        let context = Arc::new(RunContext { session, in_flight: InFlight::new(plan.asked.in_flight_max) });
-        let samples = Arc::new(Samples::new(&psp, &state, plan.asked.rate));
+        let context = Arc::new(RunContext { session, in_flight: InFlight::new(plan.request.in_flight_max) });
+        let samples = Arc::new(Samples::new(&psp, &state, plan.request.rate));
         let _late = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&context).pay_late(late)));
         Run { plan, target, stop, bar, context, samples }.play().await
     };
@@ -185,7 +185,7 @@ impl Run<'_> {
     }
 
     fn settle_timeout(&self) -> Duration {
-        Duration::from_secs(self.plan.asked.settle_timeout_secs)
+        Duration::from_secs(self.plan.request.settle_timeout_secs)
     }
 
     fn usage(&self) -> Option<Usage> {
@@ -210,23 +210,23 @@ impl Run<'_> {
 
     /// Makes the held payments.
     async fn hold(&self) {
-        if self.plan.asked.hold > 0 {
-            self.bar.begin("make held payments", u64::from(self.plan.asked.hold));
-            self.context.hold(self.plan.asked.hold, self.stop, self.bar).await;
+        if self.plan.request.hold > 0 {
+            self.bar.begin("make held payments", u64::from(self.plan.request.hold));
+            self.context.hold(self.plan.request.hold, self.stop, self.bar).await;
         }
     }
 
     /// Starts the payments that are due. Returns how long that took.
     async fn arrive(&self, first: Instant) -> Duration {
-        let pattern = self.plan.asked.mix.pattern();
-        self.bar.begin("start payments", u64::from(self.plan.asked.payments));
+        let pattern = self.plan.request.mix.pattern();
+        self.bar.begin("start payments", u64::from(self.plan.request.payments));
         let begin = |number: u32, intended: Instant| {
             let behaviour = pattern[number as usize % pattern.len()];
             self.context.begin(number, behaviour, intended);
         };
         let ended = &self.target.ended;
         tokio::select! {
-            _ = self.plan.asked.schedule().run(first, self.stop, begin) => {}
+            _ = self.plan.request.schedule().run(first, self.stop, begin) => {}
             () = ended.cancelled() => {}
         }
         first.elapsed()
@@ -332,7 +332,7 @@ impl Run<'_> {
         let (plan, state) = (self.plan, &self.context.session.state);
         let counted = state.tally.counted();
         let not_made = counted.due.saturating_sub(counted.accepted);
-        let to_hold = u64::from(plan.asked.hold);
+        let to_hold = u64::from(plan.request.hold);
         let not_held = to_hold.saturating_sub(counted.held);
         let audited = judged.audit.is_some();
         let audit = judged.audit.unwrap_or_default();
@@ -345,7 +345,7 @@ impl Run<'_> {
             version: env!("CARGO_PKG_VERSION"),
             run: state.run().to_owned(),
             began_at: began_at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
-            asked: plan.asked.clone(),
+            request: plan.request.clone(),
             achieved,
             counted,
             stages: state.stages.figures(),

@@ -2,10 +2,10 @@
 //! and the service's ledger. A difference becomes a fault of the payment.
 
 pub mod behaviour;
-mod books;
 pub mod clock;
 pub mod expect;
 pub mod findings;
+mod postings;
 pub mod record;
 pub mod session;
 pub mod settings;
@@ -26,7 +26,7 @@ use crate::psp::Psp;
 use crate::rpc::Rpc;
 use crate::sandbox::{ChainInfo, SandboxInfo};
 use behaviour::Behaviour;
-use books::{ExpectedPostings, LedgerTraits, Posted, Postings};
+use postings::{ExpectedPostings, LedgerTraits, Posted, Postings};
 use record::{Record, ReportedSettlement};
 use session::Session;
 use state::Inner;
@@ -117,7 +117,7 @@ pub struct Baseline {
     /// Newest block of each chain, and the amounts in vault and treasury at it.
     pub chains: BTreeMap<Chain, (u64, HashMap<Token, VaultAmounts>)>,
     /// Balances and ledger position.
-    pub books: LedgerReading,
+    pub ledger: LedgerReading,
 }
 
 /// Reads the current state.
@@ -126,7 +126,7 @@ pub async fn baseline(psp: &Psp, sandbox: &SandboxInfo) -> anyhow::Result<Baseli
     for (chain, place) in &sandbox.chains {
         chains.insert(*chain, holdings(&Rpc::of_sandbox(psp.side(), *chain), place).await?);
     }
-    Ok(Baseline { chains, books: LedgerReading::now(psp).await? })
+    Ok(Baseline { chains, ledger: LedgerReading::now(psp).await? })
 }
 
 /// Part of a payment that was read back and is compared with the chain.
@@ -161,9 +161,7 @@ pub async fn audit(session: &Session, is_alone: bool) -> anyhow::Result<Audit> {
         let asset = (record.intent.chain, record.intent.token);
         let settlement = settlement(&shown);
         if let Some(ReportedSettlement { psp_amount, treasury_fee, .. }) = &settlement {
-            let sum = settled.entry(asset).or_default();
-            sum.vault = sum.vault.saturating_add(*psp_amount);
-            sum.treasury = sum.treasury.saturating_add(*treasury_fee);
+            settled.entry(asset).or_default().add(*psp_amount, *treasury_fee);
         }
         listed.insert(number.unwrap_or_default(), ChainSide { wallet: shown.intermediary_wallet, settlement });
         owed.push(ExpectedPostings {
@@ -176,9 +174,9 @@ pub async fn audit(session: &Session, is_alone: bool) -> anyhow::Result<Audit> {
     })
     .await?;
     let traits = LedgerTraits { has_ledger: sandbox.keeps_ledger, is_alone };
-    let books = compare_books(session, traits, &owed).await?;
-    audit.unassigned.extend(books.unassigned);
-    audit.notes.extend(books.notes);
+    let ledger = compare_ledger(session, traits, &owed).await?;
+    audit.unassigned.extend(ledger.unassigned);
+    audit.notes.extend(ledger.notes);
     for (chain, place) in &sandbox.chains {
         let rpc = Rpc::of_sandbox(psp.side(), *chain);
         let (head, now) = holdings(&rpc, place).await?;
@@ -190,7 +188,7 @@ pub async fn audit(session: &Session, is_alone: bool) -> anyhow::Result<Audit> {
             let ours = settled.get(&(*chain, *token)).copied().unwrap_or_default();
             let moved = [ours, of(&others), of(&moved.left)];
             let mut holding = holding(*chain, *token, [of(before), of(&now)], moved);
-            if let Some(grew) = books.balances.get(&(*chain, *token)) {
+            if let Some(grew) = ledger.balances.get(&(*chain, *token)) {
                 holding.balance_grew = Some(Amount(grew.balance).to_string());
                 holding.postings_say = Some(Amount(grew.ledger).to_string());
             }
@@ -209,11 +207,11 @@ pub async fn audit(session: &Session, is_alone: bool) -> anyhow::Result<Audit> {
 }
 
 /// Reads balances and ledger and compares them. Differences of a payment become faults of it.
-async fn compare_books(
+async fn compare_ledger(
     Session { psp, sandbox, baseline, state, .. }: &Session,
     traits: LedgerTraits,
     owed: &[ExpectedPostings],
-) -> anyhow::Result<books::Compared> {
+) -> anyhow::Result<postings::Compared> {
     let of_chain = |(chain, place): (&Chain, &ChainInfo)| {
         let chain = *chain;
         place.tokens.iter().map(move |(token, contract)| ((chain, *token), *contract)).collect::<Vec<_>>()
@@ -221,9 +219,9 @@ async fn compare_books(
     let contracts: HashMap<(Chain, Token), Address> = sandbox.chains.iter().flat_map(of_chain).collect();
     let asset = |owed: &ExpectedPostings| Some((owed.id, (owed.asset.0, *contracts.get(&owed.asset)?)));
     let mut postings = Postings::of(owed.iter().filter_map(asset));
-    let before = &baseline.books;
+    let before = &baseline.ledger;
     let now = before.since(psp, |entry| postings.add(entry)).await?;
-    let mut compared = books::compare(owed, &postings, [before, &now], &contracts, traits);
+    let mut compared = postings::compare(owed, &postings, [before, &now], &contracts, traits);
     let mut inner = state.read();
     for (number, fault) in compared.faults.drain(..) {
         if let Some(record) = inner.record(number) {
@@ -389,9 +387,7 @@ fn compare_with_chain(
     }
     let mut others: HashMap<Token, VaultAmounts> = HashMap::new();
     for ((token, _), moved) in moved {
-        let holds = others.entry(token).or_default();
-        holds.vault = holds.vault.saturating_add(moved.to_vault);
-        holds.treasury = holds.treasury.saturating_add(moved.to_treasury);
+        others.entry(token).or_default().add(moved.to_vault, moved.to_treasury);
     }
     others
 }

@@ -46,6 +46,14 @@ pub struct VaultAmounts {
     pub treasury: Amount,
 }
 
+impl VaultAmounts {
+    /// Adds the shares of a settlement, saturating.
+    pub fn add(&mut self, vault: Amount, treasury: Amount) {
+        self.vault = self.vault.saturating_add(vault);
+        self.treasury = self.treasury.saturating_add(treasury);
+    }
+}
+
 /// Reads the balances of every token at the newest block of a chain. Returns the block number, too.
 pub async fn holdings(rpc: &Rpc, chain: &ChainInfo) -> anyhow::Result<(u64, HashMap<Token, VaultAmounts>)> {
     let head: alloy::primitives::U64 = rpc.read("eth_blockNumber", &json!([])).await?;

@@ -281,8 +281,8 @@ mod tests {
         /// Transactions that it got, in order.
         sent: Vec<String>,
         /// Number of requests for a transaction. The first ones fail.
-        asked: u32,
-        nonces_asked: u32,
+        lookups: u32,
+        nonce_requests: u32,
     }
 
     /// Number of requests for a transaction that fail: more than one, so that a single request without a retry is not
@@ -302,15 +302,15 @@ mod tests {
                 refused("nonce too low: next nonce 1, tx nonce 0")
             }
             "eth_getTransactionByHash" => {
-                node.asked += 1;
-                if node.asked <= UNKNOWN {
+                node.lookups += 1;
+                if node.lookups <= UNKNOWN {
                     refused("internal error")
                 } else {
                     json!([{"id": 0, "result": {"nonce": "0x0"}}])
                 }
             }
             _ => {
-                node.nonces_asked += 1;
+                node.nonce_requests += 1;
                 json!([{"id": 0, "result": "0x1"}])
             }
         };
@@ -332,6 +332,6 @@ mod tests {
         assert_eq!(sent.await.unwrap().unwrap().tx_hash, tx_hash);
         let node = node.lock();
         assert!(node.sent.iter().all(|sent| *sent == raw), "{:#?}", node.sent);
-        assert_eq!((node.asked, node.nonces_asked), (UNKNOWN + 1, 0));
+        assert_eq!((node.lookups, node.nonce_requests), (UNKNOWN + 1, 0));
     }
 }

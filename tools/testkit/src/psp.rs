@@ -74,7 +74,6 @@ impl PaymentTerms {
 /// Client with the key of a PSP. Clones share connections.
 #[derive(Debug, Clone)]
 pub struct Psp {
-    url: String,
     initiations: Arc<Client>,
     side: Arc<Client>,
     sample: Arc<Client>,
@@ -143,16 +142,10 @@ impl Psp {
             anyhow::Ok(Arc::new(Client::new(url, connections_max, deadline)?.bearer(key)?))
         };
         Ok(Self {
-            url: url.to_owned(),
             initiations: client(connections_max, INITIATE_DEADLINE)?,
             side: client(SIDE_CONNECTIONS_MAX, CALL_DEADLINE)?,
             sample: client(SAMPLE_CONNECTIONS_MAX, CALL_DEADLINE)?,
         })
-    }
-
-    /// Returns the URL of the service.
-    pub fn url(&self) -> &str {
-        &self.url
     }
 
     /// Returns the client for everything but initiations.
@@ -227,18 +220,8 @@ impl Psp {
         self.send(Method::PATCH, "/api/v1/set_webhook", &json!({"webhook_url": url, "events": events})).await
     }
 
-    /// Initiates a payment. Sends the request once.
+    /// Initiates a payment. Sends the request once. Also returns when it got a connection ([`Client::call_timed`]).
     pub async fn initiate(
-        &self,
-        merchant: MerchantId,
-        reference: &str,
-        terms: &PaymentTerms,
-    ) -> Result<Initiated, InitiateFailed> {
-        self.initiate_timed(merchant, reference, terms).await.1
-    }
-
-    /// Initiates a payment. Also returns when the request got a connection ([`Client::call_timed`]).
-    pub async fn initiate_timed(
         &self,
         merchant: MerchantId,
         reference: &str,

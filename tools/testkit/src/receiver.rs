@@ -10,16 +10,16 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::serve::ListenerExt;
+use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::RwLock;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::signature;
-use crate::wire::Timestamp;
 
 /// Largest body of a webhook, in bytes: above the size of the largest payment.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -27,7 +27,7 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 const PATH: &str = "/hooks";
 
 /// Body of a webhook of a payment, as far as the tools use it.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WebhookEvent {
     /// Event name, such as `payment.confirmed`.
     pub event: String,
@@ -76,7 +76,7 @@ pub struct WebhookRequest {
     /// Time when its body was complete.
     pub at: Instant,
     /// The same time by the wall clock.
-    pub at_wall: Timestamp,
+    pub at_wall: DateTime<Utc>,
     /// Header `webhook-id`.
     pub webhook_id: String,
     /// Body.
@@ -85,26 +85,12 @@ pub struct WebhookRequest {
     pub verified: Result<(), &'static str>,
 }
 
-/// A webhook of a payment that was received.
-#[derive(Debug)]
-pub struct Arrived {
-    /// Time when its body was complete.
-    pub at: Instant,
-    /// The same time by the wall clock.
-    pub at_wall: Timestamp,
-    /// Header `webhook-id`.
-    pub webhook_id: String,
-    /// Body.
-    pub event: WebhookEvent,
-}
-
-/// Result of one request to the receiver.
-#[derive(Debug)]
-pub enum Delivery {
-    /// A genuine webhook.
-    Webhook(Box<Arrived>),
-    /// A webhook that does not verify: the reason and the header `webhook-id`.
-    Refused(&'static str, String),
+impl WebhookRequest {
+    /// Returns the event of a payment, or the reason why the request has none.
+    pub fn event(&self) -> Result<WebhookEvent, &'static str> {
+        self.verified?;
+        serde_json::from_slice(&self.body).map_err(|_| "the body is not an event")
+    }
 }
 
 /// A running receiver. Dropping it stops it.
@@ -120,20 +106,13 @@ struct Shared {
 }
 
 impl Receiver {
-    /// Starts a receiver of payments' webhooks on a free port of this machine. It calls `deliver` for each webhook
-    /// before it responds. `deliver` must not block.
-    pub async fn of_payments(deliver: impl Fn(Delivery) + Send + Sync + 'static) -> anyhow::Result<Self> {
+    /// Starts a receiver on a free port of this machine that calls `deliver` with each request before it responds: with
+    /// success, if the request verifies. `deliver` must not block.
+    pub async fn accepting(deliver: impl Fn(WebhookRequest) + Send + Sync + 'static) -> anyhow::Result<Self> {
         Self::start(move |request| {
-            let WebhookRequest { at, at_wall, webhook_id, body, verified } = request;
-            if let Err(why) = verified {
-                deliver(Delivery::Refused(why, webhook_id));
-                return std::future::ready(StatusCode::BAD_REQUEST);
-            }
-            match serde_json::from_slice(&body) {
-                Ok(event) => deliver(Delivery::Webhook(Box::new(Arrived { at, at_wall, webhook_id, event }))),
-                Err(_) => deliver(Delivery::Refused("the body is not an event", webhook_id)),
-            }
-            std::future::ready(StatusCode::OK)
+            let status = if request.verified.is_ok() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
+            deliver(request);
+            std::future::ready(status)
         })
         .await
     }
@@ -174,14 +153,14 @@ impl Receiver {
 }
 
 async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> StatusCode {
-    let (at, at_wall) = (Instant::now(), Timestamp::now());
+    let (at, at_wall) = (Instant::now(), Utc::now());
     let webhook_id = headers.get(signature::HEADER_ID).and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
     let secrets = shared.secrets.read().clone();
     if secrets.is_empty() {
         // The secret is not known yet. The sender retries.
         return StatusCode::SERVICE_UNAVAILABLE;
     }
-    let verified = signature::verify(&headers, &body, &secrets, at_wall.as_millis() / 1_000);
+    let verified = signature::verify(&headers, &body, &secrets, at_wall.timestamp());
     (shared.reply)(WebhookRequest { at, at_wall, webhook_id, body, verified }).await
 }
 
@@ -207,7 +186,7 @@ mod tests {
     #[tokio::test]
     async fn accepts_only_webhooks_signed_now_with_the_secret() {
         let received = Arc::new(Mutex::new(Vec::new()));
-        let receiver = Receiver::of_payments({
+        let receiver = Receiver::accepting({
             let received = received.clone();
             move |one| received.lock().push(one)
         });
@@ -220,16 +199,9 @@ mod tests {
         assert_eq!(send(&receiver, ours, BODY, 301).await, 400);
         assert_eq!(send(&receiver, ours, "[]", 0).await, 200);
         let received = std::mem::take(&mut *received.lock());
-        let [
-            Delivery::Webhook(one),
-            Delivery::Refused(forged, _),
-            Delivery::Refused(old, _),
-            Delivery::Refused(odd, _),
-        ] = received.as_slice()
-        else {
-            panic!("{received:?}");
-        };
-        assert_eq!((one.webhook_id.as_str(), one.event.sequence, one.event.labels.len()), ("evt_1", 3, 1));
+        let events: Vec<_> = received.iter().map(WebhookRequest::event).collect();
+        let [Ok(one), Err(forged), Err(old), Err(odd)] = events.as_slice() else { panic!("{received:?}") };
+        assert_eq!((received[0].webhook_id.as_str(), one.sequence, one.labels.len()), ("evt_1", 3, 1));
         assert_eq!(*forged, "no signature is by the endpoint's secret");
         assert_eq!(*old, "the timestamp is not now");
         assert_eq!(*odd, "the body is not an event");

@@ -6,13 +6,11 @@ use alloy::primitives::Address;
 use payferry_devchain::DevWallet;
 use serde::Deserialize;
 
-use crate::wire::{Chain, PspId, Token};
+use crate::wire::{Chain, Token};
 
 /// A sandbox as one PSP sees it.
 #[derive(Debug, Clone, Deserialize)]
 pub struct SandboxInfo {
-    /// Id of the PSP.
-    pub psp_id: PspId,
     /// The sandbox's clock.
     pub clock: ClockInfo,
     /// Its chains.

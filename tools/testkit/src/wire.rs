@@ -1,11 +1,11 @@
-//! Values of the interface as they appear on the wire: ids, amounts, times, chains, tokens and names.
+//! Values of the interface as they appear on the wire: ids, amounts, chains, tokens and names.
 //!
 //! The tools have their own types, so that a defect of the service's types cannot hide itself from them.
 
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer};
+use serde_with::DeserializeFromStr;
 use ulid::Ulid;
 
 /// Base units of one token: every token has 6 decimals.
@@ -28,7 +28,7 @@ impl NotOnTheWire {
 }
 
 /// Amount of a token in base units. The text form is decimal with at least two places ("10.00", "-0.5001").
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, DeserializeFromStr)]
 pub struct Amount(pub i64);
 
 impl Amount {
@@ -87,59 +87,10 @@ impl fmt::Display for Amount {
     }
 }
 
-impl<'de> Deserialize<'de> for Amount {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-/// Milliseconds since the Unix epoch. The text form is ISO 8601 in UTC with milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Timestamp(pub i64);
-
-impl Timestamp {
-    /// Returns the wall-clock time of this machine.
-    pub fn now() -> Self {
-        Self(chrono::Utc::now().timestamp_millis())
-    }
-
-    /// Converts whole seconds since the epoch.
-    pub const fn from_secs(secs: i64) -> Self {
-        Self(secs.saturating_mul(1_000))
-    }
-
-    /// Parses the text form.
-    pub fn parse(text: &str) -> Option<Self> {
-        Some(Self(chrono::DateTime::parse_from_rfc3339(text).ok()?.timestamp_millis()))
-    }
-
-    /// Returns the milliseconds.
-    pub const fn as_millis(self) -> i64 {
-        self.0
-    }
-
-    /// Returns the time `secs` later, saturating.
-    pub const fn plus_secs(self, secs: i64) -> Self {
-        self.plus_millis(secs.saturating_mul(1_000))
-    }
-
-    /// Returns the time `millis` later, saturating.
-    pub const fn plus_millis(self, millis: i64) -> Self {
-        Self(self.0.saturating_add(millis))
-    }
-}
-
-impl fmt::Display for Timestamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = chrono::DateTime::from_timestamp_millis(self.0).unwrap_or_default();
-        f.write_str(&time.to_rfc3339_opts(chrono::SecondsFormat::Millis, true))
-    }
-}
-
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident = $prefix:literal;)*) => {$(
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, DeserializeFromStr)]
         pub struct $name(Ulid);
 
         impl $name {
@@ -166,18 +117,10 @@ macro_rules! ids {
                 if id.to_string() == digits { Ok(Self(id)) } else { Err(bad()) }
             }
         }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-            }
-        }
     )*};
 }
 
 ids! {
-    /// Id of a PSP.
-    PspId = "psp_";
     /// Id of a merchant.
     MerchantId = "merch_";
     /// Id of a customer.
@@ -294,17 +237,6 @@ names! {
     }
 }
 
-impl Chain {
-    /// Returns the EIP-155 chain id of the main network.
-    pub const fn default_id(self) -> u64 {
-        match self {
-            Self::Base => 8_453,
-            Self::Polygon => 137,
-            Self::Arbitrum => 42_161,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -332,10 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_names_are_those_of_the_interface() {
-        assert_eq!(Timestamp(1_732_175_655_007).to_string(), "2024-11-21T07:54:15.007Z");
-        assert_eq!(Timestamp::parse("2024-11-21T07:54:15.007Z"), Some(Timestamp(1_732_175_655_007)));
-        assert_eq!(Timestamp::parse("yesterday"), None);
+    fn names_are_those_of_the_interface() {
         assert_eq!("arbitrum".parse(), Ok(Chain::Arbitrum));
         assert_eq!(serde_json::to_string(&Token::Usdt).unwrap(), "\"USDT\"");
         assert!("usdc".parse::<Token>().is_err());

@@ -30,7 +30,7 @@ fn take_out(watchlist: &Watchlist, wallet: Address) {
 }
 
 fn whole() -> Watchlist {
-    let watchlist = Watchlist::new();
+    let watchlist = Watchlist::default();
     watchlist.set_whole();
     watchlist
 }
@@ -38,7 +38,7 @@ fn whole() -> Watchlist {
 #[tokio::test]
 async fn live_payments_are_queried_in_the_database_until_all_are_watched() {
     let id = PaymentId::generate();
-    assert_eq!(looked_up(&Watchlist::new(), |_| vec![(WALLET, id)]).await, (Some(id), vec![WalletScope::All]));
+    assert_eq!(looked_up(&Watchlist::default(), |_| vec![(WALLET, id)]).await, (Some(id), vec![WalletScope::All]));
     assert_eq!(looked_up(&whole(), |_| vec![(WALLET, id)]).await, (Some(id), vec![WalletScope::Over]));
     assert_eq!(looked_up(&whole(), |_| Vec::new()).await, (None, vec![WalletScope::Over]));
     let watching = whole();

@@ -20,7 +20,7 @@ async fn finds_a_wallet_while_its_payment_ends_and_becomes_live() {
     if env.database.backend() != DbBackend::Sqlite {
         return;
     }
-    let (watchlist, stop) = (Watchlist::new(), CancellationToken::new());
+    let (watchlist, stop) = (Watchlist::default(), CancellationToken::new());
     watchlist.set_whole();
     let initiated = env.initiated().await;
     let (wallet, id) = (initiated.terms.wallet, initiated.id());

@@ -35,7 +35,7 @@ fn row(kind: &str, payment: &str, psp: &str) -> operations::Model {
     }
 }
 
-fn told(event: &impl SolEvent) -> Success {
+fn success_of(event: &impl SolEvent) -> Success {
     let log = Log { address: alloy::primitives::Address::ZERO, data: event.encode_log_data() };
     let (number, success) = success(&log).unwrap();
     assert_eq!(number, NUMBER);
@@ -43,7 +43,7 @@ fn told(event: &impl SolEvent) -> Success {
 }
 
 fn settled(psp_amount: u64, treasury_fee: u64) -> Success {
-    told(&Payferry::Settled {
+    success_of(&Payferry::Settled {
         number: U256::from(NUMBER.unsigned_abs()),
         vaultSalt: salt_of("pay_1"),
         pspSalt: salt_of("psp_1"),
@@ -54,7 +54,7 @@ fn settled(psp_amount: u64, treasury_fee: u64) -> Success {
 }
 
 fn sent(from: &str) -> Success {
-    told(&Payferry::Sent {
+    success_of(&Payferry::Sent {
         number: U256::from(NUMBER.unsigned_abs()),
         vaultSalt: salt_of(from),
         token: alloy_address(TOKEN),

@@ -29,7 +29,7 @@ pub async fn apply_callback(
 ) -> Result<VerdictEffect, CustomerChangeError> {
     let row = checks::Entity::find_by_id(fact.check.to_string()).one(database.reader()).await?;
     let Some(row) = row else {
-        tracing::info!(check.id = %fact.check, provider, "a callback is about the unknown check {}", fact.check);
+        tracing::info!(check.id = %fact.check, provider, "callback for an unknown check {}", fact.check);
         return Ok(VerdictEffect::Known);
     };
     // A check that was started but not recorded before a crash has no reference yet; its id is sufficient proof.

@@ -1,6 +1,5 @@
 //! Interface of identity providers: requests and answers.
 
-use std::fmt;
 use std::time::Duration;
 
 use payferry_domain::customer::{CustomerKind, IdentityVerdict};
@@ -18,7 +17,8 @@ pub struct CheckRequest {
 }
 
 /// Person to be screened again, with only the data that a screening needs. `Debug` shows none of it.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("IdentitySubject")]
 pub struct IdentitySubject {
     /// First name.
     pub first_name: String,
@@ -32,20 +32,15 @@ pub struct IdentitySubject {
     pub phone_number: Option<String>,
 }
 
-impl fmt::Debug for IdentitySubject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("IdentitySubject")
-    }
-}
-
 /// A check that the provider has accepted.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
 pub enum StartedCheck {
     /// Not decided yet.
     Open {
         /// Id of the check at the provider.
         provider_ref: String,
         /// Link for the person to be verified. Anyone who has it can use it, so it is stored like a secret.
+        #[debug("{}", url.is_some())]
         url: Option<Url>,
         /// Delay before the first status query; `None` uses the default interval.
         look_after: Option<Duration>,
@@ -57,19 +52,6 @@ pub enum StartedCheck {
         /// Verdict.
         verdict: IdentityVerdict,
     },
-}
-
-impl fmt::Debug for StartedCheck {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Open { provider_ref, url, .. } => {
-                f.debug_struct("Open").field("provider_ref", provider_ref).field("url", &url.is_some()).finish()
-            }
-            Self::Decided { provider_ref, verdict } => {
-                f.debug_struct("Decided").field("provider_ref", provider_ref).field("verdict", verdict).finish()
-            }
-        }
-    }
 }
 
 /// Status of a check at the provider.

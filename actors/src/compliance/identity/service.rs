@@ -19,7 +19,7 @@ use payferry_runtime::seal::Sealer;
 use ractor::{ActorCell, SpawnErr};
 use reqwest::header::HeaderMap;
 use sea_orm::DbErr;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::task::JoinSet;
 
 use super::conclude::{VerdictEffect, apply_callback};
 use super::metrics;
@@ -104,7 +104,7 @@ impl ComplianceService {
         clock: Clock,
         registry: &ActorRegistry,
     ) -> Result<Self, SpawnErr> {
-        metrics::register();
+        metrics::describe();
         let check_context = CheckContext { config, provider, database, sealer, clock, outage: Mutex::default() };
         let check_context = Arc::new(check_context);
         let service = ComplianceActor { check_context: Arc::clone(&check_context) };
@@ -127,7 +127,7 @@ impl ComplianceService {
     }
 
     /// Returns the reason why the provider does not answer, if so.
-    pub fn trouble(&self) -> Option<ProviderOutage> {
+    pub fn outage(&self) -> Option<ProviderOutage> {
         self.check_context.outage.lock().clone()
     }
 
@@ -192,16 +192,17 @@ struct ComplianceActor {
     check_context: Arc<CheckContext>,
 }
 
+#[derive(Default)]
 struct State {
     under_way: HashSet<CheckId>,
     /// `true` if more checks were due than could start.
     has_more: bool,
-    tasks: CancellationToken,
-    _stop_tasks: DropGuard,
+    /// Work in progress. It ends with the actor.
+    tasks: JoinSet<()>,
 }
 
 impl Behaviour for ComplianceActor {
-    const KIND: ActorKind = ActorKind::ComplianceDesk;
+    const KIND: ActorKind = ActorKind::ComplianceService;
     type Msg = Message;
     type State = State;
     type Arguments = ();
@@ -210,8 +211,7 @@ impl Behaviour for ComplianceActor {
         let _ = myself.cast(Message::Sweep);
         // Ends with the actor.
         drop(myself.send_interval(self.check_context.config.sweep_interval, || Message::Sweep));
-        let tasks = CancellationToken::new();
-        Ok(State { under_way: HashSet::new(), has_more: false, _stop_tasks: tasks.clone().drop_guard(), tasks })
+        Ok(State::default())
     }
 
     async fn handle(&self, myself: &Mailbox<Message>, message: Message, state: &mut State) -> ActorResult {
@@ -251,14 +251,13 @@ impl ComplianceActor {
         };
         let fresh: Vec<Task> = due.into_iter().filter(|task| !state.under_way.contains(&task.check)).collect();
         state.has_more = fresh.len() > room;
+        while state.tasks.try_join_next().is_some() {}
         for task in fresh.into_iter().take(room) {
             state.under_way.insert(task.check);
-            let (check_context, cancelled, myself) =
-                (Arc::clone(&self.check_context), state.tasks.clone(), myself.clone());
-            tokio::spawn(async move {
-                let done = Done { check: task.check, myself };
-                cancelled.run_until_cancelled(check_context.work(&task)).await;
-                drop(done);
+            let (check_context, myself) = (Arc::clone(&self.check_context), myself.clone());
+            state.tasks.spawn(async move {
+                let _done = Done { check: task.check, myself };
+                check_context.work(&task).await;
             });
         }
         metrics::IN_FLIGHT.set_count(&[], state.under_way.len() as u64);

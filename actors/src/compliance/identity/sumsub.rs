@@ -19,7 +19,6 @@
 mod callback;
 mod review;
 
-use std::fmt;
 use std::time::Duration;
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -54,7 +53,8 @@ const CREDENTIALS: &str = "the app token, its permissions or the signature";
 const MALFORMED: HttpFailure = HttpFailure::Malformed("");
 
 /// Configuration of Sumsub. `Debug` shows no secret.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("SumsubSettings {{ level: {level:?}, rescreen_level: {rescreen_level:?}, .. }}")]
 pub struct SumsubSettings {
     /// URL of the API: `https://api.sumsub.com`.
     pub base_url: String,
@@ -70,15 +70,6 @@ pub struct SumsubSettings {
     pub rescreen_level: String,
     /// Timeout of one request; a check takes up to four.
     pub timeout: Duration,
-}
-
-impl fmt::Debug for SumsubSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SumsubSettings")
-            .field("level", &self.level)
-            .field("rescreen_level", &self.rescreen_level)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Reasons for an unusable configuration.
@@ -104,7 +95,8 @@ pub enum SumsubError {
 }
 
 /// Sumsub client. `Debug` shows neither secrets nor the URL.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Sumsub {{ levels: {levels:?}, .. }}")]
 pub struct Sumsub {
     client: Client,
     api: Url,
@@ -256,12 +248,6 @@ impl Sumsub {
         }
         mac.update(body);
         hex::encode(mac.finalize().into_bytes())
-    }
-}
-
-impl fmt::Debug for Sumsub {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sumsub").field("levels", &self.levels).finish_non_exhaustive()
     }
 }
 

@@ -17,7 +17,7 @@ fn api(server: &MockServer) -> ChainalysisApi {
     ChainalysisApi::new(&format!("{}/api/risk/", server.uri()), TOKEN, Clock::default()).unwrap()
 }
 
-fn asked() -> wiremock::MockBuilder {
+fn call() -> wiremock::MockBuilder {
     Mock::given(method("GET")).and(path(format!("/api/risk/v2/entities/{OUTLAW}"))).and(header("Token", TOKEN))
 }
 
@@ -28,7 +28,7 @@ fn assessment(risk: &str) -> Value {
 /// Returns the verdict about the listed address if the provider gives this answer.
 async fn screened(answer: ResponseTemplate) -> Result<Verdict, String> {
     let server = MockServer::start().await;
-    asked().respond_with(answer).mount(&server).await;
+    call().respond_with(answer).mount(&server).await;
     let screened = api(&server).screen(&request_from(OUTLAW)).await;
     screened.map_err(|error| {
         let shown = format!("{error} {error:?}");
@@ -51,7 +51,7 @@ async fn risk_levels_map_to_decisions() {
         assert_eq!(verdict.provider, "chainalysis_api");
     }
     let server = MockServer::start().await;
-    asked().respond_with(ResponseTemplate::new(200).set_body_json(assessment("Medium"))).mount(&server).await;
+    call().respond_with(ResponseTemplate::new(200).set_body_json(assessment("Medium"))).mount(&server).await;
     let decisions = RiskDecisions { medium: Decision::Review, ..RiskDecisions::default() };
     let verdict = api(&server).with_decisions(decisions).screen(&request_from(OUTLAW)).await.unwrap();
     assert_eq!(verdict.decision, Decision::Review);
@@ -70,7 +70,7 @@ async fn categories_become_flags() {
 #[tokio::test]
 async fn unknown_address_is_registered_and_queried_again() {
     let server = MockServer::start().await;
-    asked().respond_with(ResponseTemplate::new(404)).up_to_n_times(1).expect(1).mount(&server).await;
+    call().respond_with(ResponseTemplate::new(404)).up_to_n_times(1).expect(1).mount(&server).await;
     Mock::given(method("POST"))
         .and(path("/api/risk/v2/entities"))
         .and(header("Token", TOKEN))
@@ -79,7 +79,7 @@ async fn unknown_address_is_registered_and_queried_again() {
         .expect(1)
         .mount(&server)
         .await;
-    asked().respond_with(ResponseTemplate::new(200).set_body_json(assessment("Severe"))).expect(1).mount(&server).await;
+    call().respond_with(ResponseTemplate::new(200).set_body_json(assessment("Severe"))).expect(1).mount(&server).await;
     let verdict = api(&server).screen(&request_from(OUTLAW)).await.unwrap();
     assert_eq!(verdict.decision, Decision::Block);
 }
@@ -87,7 +87,7 @@ async fn unknown_address_is_registered_and_queried_again() {
 #[tokio::test]
 async fn address_that_stays_unknown_is_an_error() {
     let server = MockServer::start().await;
-    asked().respond_with(ResponseTemplate::new(404)).expect(2).mount(&server).await;
+    call().respond_with(ResponseTemplate::new(404)).expect(2).mount(&server).await;
     Mock::given(method("POST")).respond_with(ResponseTemplate::new(201)).expect(1).mount(&server).await;
     let error = api(&server).screen(&request_from(OUTLAW)).await.unwrap_err().to_string();
     assert_eq!(error, "the Chainalysis API has not assessed the address yet");
@@ -132,7 +132,7 @@ async fn invalid_assessments_are_errors_and_allow_nothing() {
 async fn absent_or_slow_provider_is_an_error() {
     let server = MockServer::start().await;
     let slow = ResponseTemplate::new(200).set_body_json(assessment("Low")).set_delay(Duration::from_mins(2));
-    asked().respond_with(slow).mount(&server).await;
+    call().respond_with(slow).mount(&server).await;
     let brief = api(&server).with_timeout(Duration::from_millis(200));
     let error = brief.screen(&request_from(OUTLAW)).await.unwrap_err().to_string();
     assert_eq!(error, "the Chainalysis API did not answer in time");

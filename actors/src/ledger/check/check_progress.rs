@@ -6,15 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use payferry_domain::ledger::{Account, Asset, Holdings};
 use payferry_domain::{Amount, Timestamp};
-use payferry_entities::{Database, Transaction, payments, sendings};
+use payferry_entities::{Database, Transaction, find_all, payments, query_all, sendings};
 use payferry_journal::lists::{text_list, texts_of};
 use payferry_journal::outbound as sending_store;
 use payferry_journal::payments::{StoreError, payment_of};
-use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, QueryResult, Statement, Value};
+use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, QueryResult};
 
 use super::findings::{Compared, Findings, ImbalanceKind, Where};
 use super::metrics;
-use super::sums::{Key, STEP, Sums, query};
+use super::sums::{Key, STEP, Sums};
 
 /// Balances per step; the next step continues after them.
 const BALANCES_MAX: usize = 2_000;
@@ -211,7 +211,7 @@ async fn balances(snapshot: &Transaction, after: &Key) -> Result<BTreeMap<Key, (
          WHERE (psp_id, chain, token_address) > ($1, $2, $3) ORDER BY psp_id, chain, token_address LIMIT {BALANCES_MAX}"
     );
     let values = [&after.psp_id, &after.chain, &after.token_address].map(|text| text.as_str().into());
-    let rows = query(snapshot, &sql, values).await?;
+    let rows = query_all(snapshot, &sql, values).await?;
     rows.iter().map(|row| Ok((Key::read(row)?, (row.try_get_by_index(3)?, row.try_get_by_index(4)?)))).collect()
 }
 
@@ -223,7 +223,7 @@ async fn touched(snapshot: &Transaction, after: i64, to: i64) -> Result<Vec<Stri
     let sql = format!(
         "SELECT DISTINCT subject FROM ledger_postings WHERE position > $1 AND position <= $2 LIMIT {TOUCHED_MAX}"
     );
-    let rows = query(snapshot, &sql, [after.into(), to.into()]).await?;
+    let rows = query_all(snapshot, &sql, [after.into(), to.into()]).await?;
     rows.iter().map(|row| row.try_get_by_index(0)).collect()
 }
 
@@ -238,7 +238,7 @@ async fn posted(
         texts_of(snapshot.get_database_backend(), 1)
     );
     let mut posted: BTreeMap<String, (String, Holdings)> = BTreeMap::new();
-    for row in query(snapshot, &sql, [text_list(subjects.iter())?]).await? {
+    for row in query_all(snapshot, &sql, [text_list(subjects.iter())?]).await? {
         let (_, holdings) =
             posted.entry(row.try_get_by_index(0)?).or_insert((row.try_get_by_index(1)?, Holdings::default()));
         let asset = Asset { chain: parsed(&row, 2)?, address: parsed(&row, 3)? };
@@ -258,7 +258,7 @@ async fn by_id<M: FromQueryResult>(
     ids: impl Iterator<Item = String>,
 ) -> Result<Vec<M>, DbErr> {
     let sql = format!("SELECT * FROM {table} WHERE id IN ({})", texts_of(snapshot.get_database_backend(), 1));
-    rows(snapshot, &sql, [text_list(ids)?]).await
+    find_all(snapshot, &sql, [text_list(ids)?]).await
 }
 
 async fn after<M: FromQueryResult>(
@@ -268,14 +268,5 @@ async fn after<M: FromQueryResult>(
     limit: usize,
 ) -> Result<Vec<M>, DbErr> {
     let sql = format!("SELECT * FROM {table} WHERE id > $1 ORDER BY id LIMIT {limit}");
-    rows(snapshot, &sql, [after.into()]).await
-}
-
-async fn rows<M: FromQueryResult, const N: usize>(
-    snapshot: &Transaction,
-    sql: &str,
-    values: [Value; N],
-) -> Result<Vec<M>, DbErr> {
-    let statement = Statement::from_sql_and_values(snapshot.get_database_backend(), sql, values);
-    M::find_by_statement(statement).all(snapshot).await
+    find_all(snapshot, &sql, [after.into()]).await
 }

@@ -28,19 +28,8 @@ pub enum ImbalanceKind {
 }
 
 /// Location of an imbalance.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Where {
-    pub kind: ImbalanceKind,
-    pub psp_id: String,
-    pub asset: Asset,
-    pub account: Account,
-    /// Id of the payment, payout, or withdrawal, if the imbalance is about one.
-    pub subject: Option<String>,
-}
-
-/// An imbalance.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Imbalance {
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Where {
     /// Kind.
     pub kind: ImbalanceKind,
     /// PSP that owns the account.
@@ -50,8 +39,17 @@ pub struct Imbalance {
     pub asset: Asset,
     /// Account.
     pub account: Account,
-    /// Id of the payment, payout, or withdrawal, if known.
+    /// Id of the payment, payout, or withdrawal, if the imbalance is about one.
     pub subject: Option<String>,
+}
+
+/// An imbalance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, derive_more::Deref)]
+pub struct Imbalance {
+    /// Location.
+    #[deref]
+    #[serde(flatten)]
+    pub place: Where,
     /// Expected amount in base units: the sum of the postings, or the amount according to the state.
     pub expected: i64,
     /// Actual amount in base units: the running balance, or the sum of the postings.
@@ -68,7 +66,7 @@ impl Imbalance {
 
     /// Describes the imbalance; `token` is set for a supported token.
     pub fn words(&self, token: Option<Token>) -> String {
-        let Self { account, asset, .. } = self;
+        let Where { account, asset, .. } = &self.place;
         let (expected, found) = (Amount(self.expected), Amount(self.found));
         let token = token.map_or_else(|| asset.address.to_string(), |token| format!("{token} ({})", asset.address));
         let place = format!("{account} on {} in {token}", asset.chain);
@@ -162,16 +160,7 @@ impl Findings {
             if let Some(known) = found.imbalances.get_mut(&place) {
                 (known.expected, known.found) = (expected, is);
             } else if place.subject.is_none() || found.imbalances.len() < IMBALANCES_MAX {
-                let imbalance = Imbalance {
-                    kind: place.kind,
-                    psp_id: place.psp_id.clone(),
-                    asset: place.asset,
-                    account: place.account,
-                    subject: place.subject.clone(),
-                    expected,
-                    found: is,
-                    since: now,
-                };
+                let imbalance = Imbalance { place: place.clone(), expected, found: is, since: now };
                 log_new(&imbalance);
                 found.imbalances.insert(place, imbalance);
             }
@@ -188,7 +177,7 @@ impl Findings {
 
 /// Logs a new imbalance, once.
 fn log_new(imbalance: &Imbalance) {
-    let Imbalance { psp_id, asset, subject, .. } = imbalance;
+    let Where { psp_id, asset, subject, .. } = &imbalance.place;
     let about = subject.as_deref().unwrap_or(psp_id);
     tracing::error!(
         psp.id = %psp_id,

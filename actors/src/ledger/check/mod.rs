@@ -23,7 +23,7 @@ use payferry_runtime::clock::Clock;
 use sea_orm::DbErr;
 
 pub(crate) use findings::Findings;
-pub use findings::{IMBALANCES_MAX, Imbalance, ImbalanceKind, LedgerView};
+pub use findings::{IMBALANCES_MAX, Imbalance, ImbalanceKind, LedgerView, Where};
 pub(crate) use metrics::describe;
 
 use check_progress::CheckProgress;

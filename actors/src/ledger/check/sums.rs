@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use payferry_domain::ledger::{Account, Asset, PostingKind};
-use payferry_entities::Transaction;
-use sea_orm::{ConnectionTrait, DbErr, QueryResult, Statement, Value};
+use payferry_entities::{Transaction, query_all};
+use sea_orm::{DbErr, QueryResult};
 
 /// Postings per step.
 pub(super) const STEP: i64 = 10_000;
@@ -78,7 +78,7 @@ impl Sums {
             "SELECT {GROUPED}, CAST(SUM(amount) AS BIGINT), COUNT(*), MAX(position) FROM \
              (SELECT * FROM ledger_postings WHERE position > $1 ORDER BY position LIMIT {STEP}) step GROUP BY {GROUPED}"
         );
-        let rows = query(snapshot, &sql, [after.into()]).await?;
+        let rows = query_all(snapshot, &sql, [after.into()]).await?;
         let mut step = Step { postings: 0, position: after };
         let mut lines = Vec::with_capacity(rows.len());
         for row in &rows {
@@ -102,7 +102,7 @@ impl Sums {
         );
         let values = [&key.psp_id, &key.chain, &key.token_address].map(|text| text.as_str().into());
         let mut sum = Sum::default();
-        for row in query(snapshot, &sql, values).await? {
+        for row in query_all(snapshot, &sql, values).await? {
             Line::read(&row)?.add_to(&mut sum);
         }
         self.0.insert(key.clone(), sum);
@@ -144,13 +144,4 @@ impl Line {
     fn add_to(&self, sum: &mut Sum) {
         sum.add(&self.debit, &self.credit, &self.kind, self.units);
     }
-}
-
-pub(super) async fn query<const N: usize>(
-    snapshot: &Transaction,
-    sql: &str,
-    values: [Value; N],
-) -> Result<Vec<QueryResult>, DbErr> {
-    let backend = snapshot.get_database_backend();
-    snapshot.query_all_raw(Statement::from_sql_and_values(backend, sql, values)).await
 }

@@ -192,8 +192,8 @@ async fn unsignable_transaction_blocks_no_other_and_stays_reported() {
     let payments = env.paid(4, 10_000_000).await;
     env.start().await;
     let is_told = async || {
-        let trouble = env.report().await.trouble;
-        trouble.is_some_and(|trouble| trouble.contains("no longer configured as a signer"))
+        let reason = env.report().await.blocked_reason;
+        reason.is_some_and(|reason| reason.contains("no longer configured as a signer"))
     };
     env.until("many passes met the error", async || env.report().await.failures >= LOOKS).await;
     env.queue_settlements(&payments[..2], 10_000_000).await;

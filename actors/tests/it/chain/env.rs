@@ -1,14 +1,14 @@
 //! Test environment: a chain with the contracts, a database with payments, a journal, and functions that start watchers
 //! and settlers.
 
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use payferry_actors::chain::watchlist::FinalityWait;
 use payferry_actors::chain::{
-    NoCheckpoint, Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport, Step, Watcher, WatcherArgs,
-    WatcherMessage, WatcherReport, Watchlist, wake_on_change,
+    ChainContext, NoCheckpoint, Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport, Step, Watcher,
+    WatcherArgs, WatcherMessage, WatcherReport, Watchlist, wake_on_change,
 };
 use payferry_actors::inbox::PaymentInbox;
 use payferry_devchain::{ChainConfig, Mining};
@@ -35,7 +35,10 @@ const TOO_DEAR_WEI: u64 = 30_000_000_000;
 const USUAL_WEI: u64 = 10_000_000;
 
 /// An environment without a service, in which a test starts a watcher and a settler.
+#[derive(derive_more::Deref, derive_more::DerefMut)]
 pub struct Env {
+    #[deref]
+    #[deref_mut]
     base: env::Env,
     pub journal: Journal,
     pub watchlist: Watchlist,
@@ -43,20 +46,6 @@ pub struct Env {
     pub handle: SettlerHandle,
     watcher: Mutex<Option<Mailbox<WatcherMessage>>>,
     settler: Mutex<Option<Mailbox<SettlerMessage>>>,
-}
-
-impl Deref for Env {
-    type Target = env::Env;
-
-    fn deref(&self) -> &env::Env {
-        &self.base
-    }
-}
-
-impl DerefMut for Env {
-    fn deref_mut(&mut self) -> &mut env::Env {
-        &mut self.base
-    }
 }
 
 impl Drop for Env {
@@ -167,9 +156,9 @@ impl Env {
         Self {
             base,
             journal,
-            watchlist: Watchlist::new(),
+            watchlist: Watchlist::default(),
             inbox: Arc::default(),
-            handle: SettlerHandle::new(),
+            handle: SettlerHandle::default(),
             watcher: Mutex::default(),
             settler: Mutex::default(),
         }
@@ -177,10 +166,6 @@ impl Env {
 
     pub fn client(&self) -> ChainClient {
         self.chain().client(Duration::from_secs(2))
-    }
-
-    pub fn vault(&self, payment: PaymentId) -> Address {
-        self.vaults().of_payment(payment)
     }
 
     /// Starts a watcher and a settler.
@@ -194,22 +179,14 @@ impl Env {
     }
 
     pub async fn watch_with(&self, client: ChainClient) {
-        let args = WatcherArgs {
-            spec: Arc::new(self.spec.clone()),
-            client,
-            database: self.database.clone(),
-            journal: self.journal.clone(),
-            watchlist: self.watchlist.clone(),
-            inbox: self.inbox.clone(),
-            clock: self.clock().clone(),
-            wake_ups: Some(wake_on_change(self.devchain.heads())),
-        };
+        let wake_ups = Some(wake_on_change(self.devchain.heads()));
+        let args = WatcherArgs { context: ChainContext { client, ..self.context() }, wake_ups };
         let watcher = ActorRegistry::default().spawn(args.spec.chain.as_str(), Watcher, args, None).await.unwrap();
         *self.watcher.lock() = Some(watcher);
     }
 
-    pub fn settler_args(&self) -> SettlerArgs {
-        SettlerArgs {
+    pub fn context(&self) -> ChainContext {
+        ChainContext {
             spec: Arc::new(self.spec.clone()),
             client: self.client(),
             database: self.database.clone(),
@@ -217,6 +194,18 @@ impl Env {
             watchlist: self.watchlist.clone(),
             inbox: self.inbox.clone(),
             clock: self.clock().clone(),
+        }
+    }
+
+    /// Waits like a payment for the finality of its transfer.
+    pub fn await_finality(&self, payment_id: PaymentId, seen: &ObservedTransfer, finality: Finality) {
+        let (key, revision, block_number) = (seen.key, seen.revision, seen.block.number);
+        self.watchlist.await_finality(FinalityWait { payment_id, key, revision, block_number, finality });
+    }
+
+    pub fn settler_args(&self) -> SettlerArgs {
+        SettlerArgs {
+            context: self.context(),
             settle_signer: operator_signer(),
             send_signer: operator_signer(),
             handle: self.handle.clone(),
@@ -497,7 +486,7 @@ impl Env {
     pub async fn until(&self, what: &str, mut condition: impl AsyncFnMut() -> bool) {
         let state = async || {
             let view = self.watchlist.view(Chain::Base);
-            let view = view.map(|view| (view.read_number, view.head_number, view.trouble));
+            let view = view.map(|view| (view.read_number, view.head_number, view.degraded_reason));
             let operations = self.operations().await;
             let (head, some, txs) = (self.devchain.head(), &operations[..operations.len().min(5)], self.txs().await);
             format!("chain {head:?}, view {view:?}, operations {some:?}, txs {txs:?}")
@@ -525,6 +514,14 @@ impl Env {
     pub async fn mine_until_some(&self, status: &str) {
         let has_it = async || self.operations().await.iter().any(|row| row.status == status);
         self.mine_until(&format!("an operation is {status}"), has_it).await;
+    }
+
+    /// Waits until the settler has checked its open transactions this many times.
+    pub async fn settler_passes(&self, passes: u64) {
+        let settler = self.settler.lock().clone().expect("a settler runs");
+        let messages = || settler.actor_metrics().figures().messages;
+        let before = messages();
+        self.until("the settler passes", async || messages() >= before + passes).await;
     }
 
     pub async fn until_signed(&self, operations: u64) {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use payferry_actors::chain::SettlerArgs;
+use payferry_actors::chain::{ChainContext, SettlerArgs};
 use payferry_domain::{Address, PaymentId};
 use payferry_evm::ChainSpec;
 use payferry_journal::chain::Role;
@@ -53,7 +53,7 @@ async fn queue(env: &Env, payments: &[PaymentId]) {
 pub(crate) async fn under_way(env: &Env) {
     let payments = funded(env, 2).await;
     let spec = Arc::new(ChainSpec { stuck_after: Duration::from_hours(1), ..env.spec.clone() });
-    let args = SettlerArgs { spec, ..env.settler_args() };
+    let args = SettlerArgs { context: ChainContext { spec, ..env.context() }, ..env.settler_args() };
     env.settle_with(args).await;
     queue(env, &payments).await;
     env.sign_and_stop(4).await;
@@ -68,9 +68,9 @@ async fn offers(env: &Env) -> Vec<(i64, u128)> {
 }
 
 async fn is_held_up_by_the_ceiling(env: &Env) -> bool {
-    let said = [env.report().await.trouble, env.handle.trouble()];
-    let is_the_ceiling = |trouble: &String| trouble.ends_with(&format!("and the ceiling is {CEILING_WEI}"));
-    said.iter().all(|trouble| trouble.as_ref().is_some_and(is_the_ceiling))
+    let said = [env.report().await.blocked_reason, env.handle.blocked_reason()];
+    let is_the_ceiling = |reason: &String| reason.ends_with(&format!("and the ceiling is {CEILING_WEI}"));
+    said.iter().all(|reason| reason.as_ref().is_some_and(is_the_ceiling))
 }
 
 /// Mines blocks above the ceiling; the settler reports throughout that it cannot continue.
@@ -87,8 +87,8 @@ async fn stays_expensive(env: &Env) {
     }
 }
 
-async fn until_trouble_ends(env: &Env) {
-    env.until("no trouble is reported", async || env.handle.trouble().is_none()).await;
+async fn until_not_blocked(env: &Env) {
+    env.until("settling is not blocked", async || env.handle.blocked_reason().is_none()).await;
 }
 
 /// Mines at this base fee until every operation is mined.
@@ -119,34 +119,35 @@ pub(crate) async fn assert_moved_once(env: &Env, payments: u64) {
     assert!(offers.iter().all(|(_, wei)| *wei <= CEILING_WEI), "{offers:?}");
 }
 
+/// Queues everything of so many payments while the fee is above the ceiling.
+async fn held_up(env: &Env, payments: usize) {
+    let payments = funded(env, payments).await;
+    env.start().await;
+    env.mine_at(DEAR_WEI).await;
+    queue(env, &payments).await;
+    stays_expensive(env).await;
+}
+
 #[tokio::test]
 async fn signs_nothing_above_the_ceiling_and_sends_all_once_later() {
     let env = env().await;
-    let payments = funded(&env, 2).await;
-    env.start().await;
-    env.mine_at(DEAR_WEI).await;
-    queue(&env, &payments).await;
-    stays_expensive(&env).await;
+    held_up(&env, 2).await;
     assert!(env.txs().await.is_empty() && env.attempts().await.is_empty(), "nothing is signed");
     assert!(env.operations().await.iter().all(|row| row.status == "queued"), "nothing is lost");
     // The fee falls by an eighth with each empty block.
     env.mine_until_all("mined").await;
     assert_done_once(&env, 2).await;
-    until_trouble_ends(&env).await;
+    until_not_blocked(&env).await;
     assert_eq!(env.report().await.failures, 0);
 }
 
 #[tokio::test]
 async fn pausing_operations_that_wait_for_the_fee_clears_the_error() {
     let env = env().await;
-    let payments = funded(&env, 1).await;
-    env.start().await;
-    env.mine_at(DEAR_WEI).await;
     env.handle.set_paused(Role::Send, true);
-    queue(&env, &payments).await;
-    stays_expensive(&env).await;
+    held_up(&env, 1).await;
     env.handle.set_paused(Role::Settle, true);
-    until_trouble_ends(&env).await;
+    until_not_blocked(&env).await;
     assert!(env.txs().await.is_empty());
 }
 
@@ -191,22 +192,18 @@ async fn sent_transactions_wait_while_the_fee_is_above_the_ceiling() {
     for nonce in [0, 1] {
         assert!(attempts.iter().filter(|attempt| attempt.nonce == nonce).count() >= 2, "nonce {nonce}");
     }
-    until_trouble_ends(&env).await;
+    until_not_blocked(&env).await;
 }
 
 #[tokio::test]
 async fn next_settler_clears_the_error_of_a_stopped_one() {
     let env = env().await;
-    let payments = funded(&env, 1).await;
-    env.start().await;
-    env.mine_at(DEAR_WEI).await;
-    queue(&env, &payments).await;
-    stays_expensive(&env).await;
+    held_up(&env, 1).await;
     env.stop_settler().await;
-    assert!(env.handle.trouble().is_some(), "the error is still reported");
+    assert!(env.handle.blocked_reason().is_some(), "the error is still reported");
     env.mine_at(RAISED_WEI / 10).await;
     env.settle().await;
-    until_trouble_ends(&env).await;
+    until_not_blocked(&env).await;
 }
 
 /// Creates one more payment and funds it without including the waiting transactions in a block.

@@ -2,7 +2,6 @@
 //! and whichever actor dies meanwhile. It is refused, and the owner is notified once.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use payferry_actors::chain::Step;
 use payferry_devchain::Dropped;
@@ -212,15 +211,7 @@ impl AbandonedOperation {
 
     /// Mines until the operation has this status.
     async fn until(&mut self, env: &Env, status: &str) {
-        env.until(&format!("it is {status}"), async || {
-            if self.row(env).await.status == status {
-                return true;
-            }
-            env.mine(1).await;
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            false
-        })
-        .await;
+        env.mine_until(&format!("it is {status}"), async || self.row(env).await.status == status).await;
         self.revision = self.row(env).await.revision;
     }
 

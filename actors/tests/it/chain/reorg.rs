@@ -16,7 +16,7 @@ async fn dropped_transfer_is_orphaned_and_never_final() {
     let env = Env::new().await;
     let payment = env.seen().await;
     let seen = env.inbox.observed(payment)[0];
-    env.watchlist.await_finality(payment, seen.key, seen.revision, seen.block.number, Finality::Blocks(3));
+    env.await_finality(payment, &seen, Finality::Blocks(3));
     env.mine_and_read(1).await;
     env.reorg(2, Dropped::Discard).await;
     env.mine_and_read(3).await;

@@ -169,16 +169,16 @@ async fn transfer_waits_for_gas_and_reports_it() {
     queued(&env, &[recipient(1), recipient(2)]).await;
     env.until("the settler reports the error", async || {
         env.mine(1).await;
-        env.report().await.trouble.is_some()
+        env.report().await.blocked_reason.is_some()
     })
     .await;
-    let trouble = env.report().await.trouble.unwrap();
-    assert!(trouble.contains("cannot pay for the transaction"), "{trouble}");
+    let reason = env.report().await.blocked_reason.unwrap();
+    assert!(reason.contains("cannot pay for the transaction"), "{reason}");
     assert_eq!(completed(&env), 0);
     env.devchain.set_balance(operator, U256::from(10).pow(U256::from(18))).await.unwrap();
     until_completed(&env, 2).await;
     assert_sent_once(&env, &[recipient(1), recipient(2)]).await;
-    assert!(env.report().await.trouble.is_none());
+    assert!(env.report().await.blocked_reason.is_none());
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use payferry_actors::chain::{SettlerArgs, Step};
+use payferry_actors::chain::{ChainContext, SettlerArgs, Step};
 use payferry_devchain::Dropped;
 use payferry_evm::ChainClient;
 use payferry_harness::endpoint::{Endpoint, Fault, ReportedHead, What};
@@ -13,8 +13,8 @@ use crate::env::{GWEI, operator};
 
 const UNITS: u64 = 10_000_000;
 const STUCK_AFTER: Duration = Duration::from_millis(200);
-/// Far more than that.
-const LONG: Duration = Duration::from_secs(1);
+/// Passes of the settler that take at least twice as long.
+const PASSES: u64 = 8;
 
 #[tokio::test]
 async fn fees_rise_only_while_the_chain_produces_blocks() {
@@ -25,9 +25,9 @@ async fn fees_rise_only_while_the_chain_produces_blocks() {
     env.read_all().await;
     env.settle().await;
     env.until_signed(2).await;
-    tokio::time::sleep(LONG).await;
+    env.settler_passes(PASSES).await;
     assert_eq!((env.attempts_len().await, env.report().await.raised), (1, 0), "no block left it out");
-    assert_eq!(env.report().await.trouble, None);
+    assert_eq!(env.report().await.blocked_reason, None);
     env.until("its fee is raised", async || {
         env.pass_by(1).await;
         env.attempts_len().await >= 2
@@ -35,14 +35,14 @@ async fn fees_rise_only_while_the_chain_produces_blocks() {
     .await;
     // The chain halts again.
     let raised = env.report().await.raised;
-    tokio::time::sleep(LONG).await;
+    env.settler_passes(PASSES).await;
     assert!(env.report().await.raised <= raised + 1, "at most once more, for the blocks that existed");
     env.settle_all_once(2, UNITS).await;
     assert_eq!(env.txs().await.len(), 1);
 }
 
 /// Creates a nonce gap before the signed settlements: the operator's key used the nonce elsewhere, in a block that is
-/// reorged for good.
+/// permanently reorged.
 async fn nonce_left_out(env: &Env) {
     env.queued(2, UNITS).await;
     env.operator_sends(0, GWEI, GWEI / 2).await;
@@ -83,11 +83,11 @@ async fn nonce_gap_is_reported_and_filled_without_raising_fees() {
 
     env.settle().await;
     let is_said = async || {
-        let trouble = env.report().await.trouble;
-        trouble.is_some_and(|trouble| trouble.starts_with("nonce 0 is missing: "))
+        let reason = env.report().await.blocked_reason;
+        reason.is_some_and(|reason| reason.starts_with("nonce 0 is missing: "))
     };
     env.until("the gap is reported", async || is_said().await).await;
-    tokio::time::sleep(LONG).await;
+    env.settler_passes(PASSES).await;
     assert!(is_said().await);
     assert_eq!(env.attempts_len().await, 1, "nothing is signed while the chain is halted");
     env.settle_all_once(2, UNITS).await;
@@ -101,7 +101,7 @@ async fn nonce_gap_is_reported_and_filled_without_raising_fees() {
     env.until("both are final and nothing is held up", async || {
         env.mine(1).await;
         let is_final = env.txs().await.iter().all(|tx| tx.status == "final");
-        is_final && env.report().await.trouble.is_none()
+        is_final && env.report().await.blocked_reason.is_none()
     })
     .await;
 }
@@ -134,14 +134,14 @@ async fn endpoint_without_the_block_reorgs_nothing() {
     let endpoint = Endpoint::before(&env.devchain).await;
     endpoint.show([Fault::of(What::Head(ReportedHead::At(block - 1)))]);
     let client = ChainClient::http_all([endpoint.url()], Duration::from_secs(2), true).unwrap();
-    let args = SettlerArgs { client, ..env.settler_args() };
+    let args = SettlerArgs { context: ChainContext { client, ..env.context() }, ..env.settler_args() };
     env.settle_with(args).await;
     env.until("the settler reports that it cannot know", async || {
-        let trouble = env.report().await.trouble;
-        trouble.is_some_and(|trouble| trouble.contains(&format!("block {block} ")))
+        let reason = env.report().await.blocked_reason;
+        reason.is_some_and(|reason| reason.contains(&format!("block {block} ")))
     })
     .await;
-    tokio::time::sleep(LONG).await;
+    env.settler_passes(PASSES).await;
     assert_eq!((env.txs().await[0].status.as_str(), env.inbox.orphaned()), ("mined", 0));
     endpoint.behave();
     env.until("it is final", async || env.txs().await[0].status == "final").await;

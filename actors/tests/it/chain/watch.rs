@@ -21,8 +21,7 @@ async fn transfer_is_final_at_exactly_the_required_confirmations() {
         (seen[0].amount, seen[0].token, seen[0].presence),
         (Amount::from_tokens(10), Some(Token::Usdc), Presence::Present)
     );
-    let (key, number) = (seen[0].key, seen[0].block.number);
-    env.watchlist.await_finality(payment, key, seen[0].revision, number, Finality::Blocks(4));
+    env.await_finality(payment, &seen[0], Finality::Blocks(4));
     for _ in 0..2 {
         env.mine_and_read(1).await;
     }
@@ -31,10 +30,10 @@ async fn transfer_is_final_at_exactly_the_required_confirmations() {
     env.mine(1).await;
     env.until("it is final", async || env.inbox.finalised(payment) == 1).await;
     // Requested again when it is already reached.
-    env.watchlist.await_finality(payment, key, seen[0].revision, number, Finality::Blocks(4));
+    env.await_finality(payment, &seen[0], Finality::Blocks(4));
     env.until("it is final again", async || env.inbox.finalised(payment) == 2).await;
 
-    env.watchlist.await_finality(payment, key, seen[0].revision, number, Finality::Finalized);
+    env.await_finality(payment, &seen[0], Finality::Finalized);
     env.mine_and_read(6).await;
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     assert_eq!(env.inbox.finalised(payment), 2, "nine blocks above it, and ten are required");
@@ -127,8 +126,8 @@ async fn wrong_chain_is_not_read() {
     let error = env.spec.check(&env.client()).await.unwrap_err();
     assert_eq!(error.to_string(), format!("base: no contract at {}, expected USDC", env.spec.treasury));
     env.watch().await;
-    env.until("the watcher reports it", async || env.watcher_report().await.trouble.is_some()).await;
-    assert_eq!(env.watcher_report().await.trouble, Some(error.to_string()));
+    env.until("the watcher reports it", async || env.watcher_report().await.degraded_reason.is_some()).await;
+    assert_eq!(env.watcher_report().await.degraded_reason, Some(error.to_string()));
     assert!(env.watchlist.view(Chain::Base).is_none());
     env.stop_watcher().await;
 

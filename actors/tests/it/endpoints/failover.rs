@@ -66,7 +66,7 @@ async fn skips_an_endpoint_that_limits_the_rate() {
     env.show(Fault::of(What::Status(429, Some(3))));
     env.until_logged(&["endpoint 0 of base is skipped", "limits the rate"]).await;
     payments.push(env.initiate_and_settle().await);
-    assert_eq!(env.trouble(), None);
+    assert_eq!(env.degraded_reason(), None);
     env.endpoint().behave();
     let polls = || env.endpoint().calls("eth_getBlockByNumber");
     let before = polls();
@@ -103,7 +103,7 @@ async fn skips_an_endpoint_that_halts_at_the_read_position() {
     let read = env.view().read_number;
     env.show(Fault::of(What::Head(ReportedHead::At(read))));
     payments.push(env.initiate_and_settle().await);
-    assert_eq!(env.trouble(), None);
+    assert_eq!(env.degraded_reason(), None);
     finish(&env, payments).await;
 }
 

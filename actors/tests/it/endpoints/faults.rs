@@ -13,9 +13,11 @@ use crate::env::{BLOCK_TIME, Env, Options};
 /// Later than every timeout, except where a test sets a longer one.
 const LATE: Duration = Duration::from_secs(10);
 
-/// Creates two payments: one settled, and one paid just before the fault.
-async fn before_a_fault(env: &Env) -> Vec<Payment> {
-    vec![env.initiate_and_settle().await, env.initiate_and_pay(1).await.remove(0)]
+/// Creates an environment with two payments: one settled, and one paid just before the fault.
+async fn before_a_fault(options: Options) -> (Env, Vec<Payment>) {
+    let env = Env::with(options).await;
+    let payments = vec![env.initiate_and_settle().await, env.initiate_and_pay(1).await.remove(0)];
+    (env, payments)
 }
 
 /// Ends the fault and asserts that everything settles, including a new payment.
@@ -29,8 +31,7 @@ async fn after_a_fault(env: &Env, mut payments: Vec<Payment>) {
 /// Tests a fault that prevents all reads: the log describes it in these words, and transfers wait.
 async fn waits_out(fault: What, kind: &str, words: &[&str]) {
     let timeout = if matches!(fault, What::Slow(_)) { Duration::from_secs(2) } else { Options::default().timeout };
-    let env = Env::with(Options { timeout, ..behind(1) }).await;
-    let mut payments = before_a_fault(&env).await;
+    let (env, mut payments) = before_a_fault(Options { timeout, ..behind(1) }).await;
     let during = env.initiate("10").await;
     env.show(Fault::of(fault));
     env.pay(&during, "10").await;
@@ -47,8 +48,7 @@ async fn waits_out(fault: What, kind: &str, words: &[&str]) {
 
 /// Tests a fault that does not prevent reads: transfers settle while it lasts.
 async fn reads_on(options: Options, faults: Vec<Fault>) -> Env {
-    let env = Env::with(options).await;
-    let mut payments = before_a_fault(&env).await;
+    let (env, mut payments) = before_a_fault(options).await;
     env.endpoint().show(faults);
     payments.extend(env.initiate_and_pay(1).await);
     env.until_settled(&payments).await;
@@ -60,8 +60,7 @@ async fn reads_on(options: Options, faults: Vec<Fault>) -> Env {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waits_out_a_dead_endpoint() {
-    let env = Env::with(behind(1)).await;
-    let mut payments = before_a_fault(&env).await;
+    let (env, mut payments) = before_a_fault(behind(1)).await;
     let during = env.initiate("10").await;
     env.endpoint().close_connections().await;
     env.pay(&during, "10").await;
@@ -98,8 +97,7 @@ cases! {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn honours_retry_after() {
-    let env = Env::with(behind(1)).await;
-    let payments = before_a_fault(&env).await;
+    let (env, payments) = before_a_fault(behind(1)).await;
     env.show(Fault::of(What::StatusError(429, Some(4), -32_000, "slow down")));
     env.until_noticed("rate_limited", &["endpoint 0 of base is skipped", "limits the rate"]).await;
     // Concurrent requests may each get the limit; then there must be silence for the requested time.
@@ -113,8 +111,7 @@ async fn honours_retry_after() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_chain_after_a_restart_is_not_read() {
-    let env = Env::with(behind(1)).await;
-    let mut payments = before_a_fault(&env).await;
+    let (env, mut payments) = before_a_fault(behind(1)).await;
     let during = env.initiate("10").await;
     env.endpoint().close_connections().await;
     env.show(Fault::of(What::ChainId(1)));
@@ -135,9 +132,7 @@ async fn wrong_chain_after_a_restart_is_not_read() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn head_that_goes_backwards_and_stays_reads_nothing() {
-    let options = behind(1).tweaked(|spec| spec.outage_secs = 3);
-    let env = Env::with(options).await;
-    let mut payments = before_a_fault(&env).await;
+    let (env, mut payments) = before_a_fault(behind(1).tweaked(|spec| spec.outage_secs = 3)).await;
     let during = env.initiate("10").await;
     let head = env.view().read_number;
     env.show(Fault::of(What::Head(ReportedHead::At(head - 6))));
@@ -175,7 +170,7 @@ async fn no_deadline_passes_while_the_head_is_halted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_on_through_alternating_heads() {
     let env = reads_on(behind(1), vec![Fault::of(What::Head(ReportedHead::Alternating(0, 3)))]).await;
-    assert_eq!(env.view().trouble, None);
+    assert_eq!(env.view().degraded_reason, None);
     assert!(metric("payferry_chain_looks_failed_total", &["chain=base", "kind=lagging"]) > 0);
 }
 
@@ -195,8 +190,7 @@ async fn recognises_all_range_limit_errors() {
         (413, "content too large"),
     ];
     // With one recent block, almost everything is requested by range.
-    let env = Env::with(behind(1).tweaked(|spec| spec.recent_blocks = 1)).await;
-    let mut payments = before_a_fault(&env).await;
+    let (env, mut payments) = before_a_fault(behind(1).tweaked(|spec| spec.recent_blocks = 1)).await;
     for (code, words) in limits {
         let (early, late) = (env.initiate("10").await, env.initiate("10").await);
         env.endpoint().close_connections().await;
@@ -216,8 +210,7 @@ async fn recognises_all_range_limit_errors() {
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_on_with_ten_seconds_per_answer() {
     let options = Options { timeout: Duration::from_secs(20), senses: Senses::Shared, ..behind(1) };
-    let env = Env::with(options).await;
-    let mut payments = before_a_fault(&env).await;
+    let (env, mut payments) = before_a_fault(options).await;
     env.until_settled(&payments).await;
     let during = env.initiate("10").await;
     let read = env.view().read_number;

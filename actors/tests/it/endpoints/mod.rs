@@ -43,12 +43,12 @@ impl Env {
         self.system().chain_view(self.chain().chain).unwrap()
     }
 
-    fn trouble(&self) -> Option<String> {
-        self.system().chain_view(self.chain().chain)?.trouble
+    fn degraded_reason(&self) -> Option<String> {
+        self.system().chain_view(self.chain().chain)?.degraded_reason
     }
 
     async fn until_read_again(&self) {
-        self.until("the chain is read again", async || self.trouble().is_none()).await;
+        self.until("the chain is read again", async || self.degraded_reason().is_none()).await;
         self.until_read(self.chain()).await;
     }
 
@@ -59,7 +59,7 @@ impl Env {
     /// Waits until the operator sees the problem: its kind as a metric, and a log line with these words.
     async fn until_noticed(&self, kind: &str, words: &[&str]) {
         let (chain, kind) = (format!("chain={}", self.chain().chain), format!("kind={kind}"));
-        let is_shown = || metric("payferry_chain_trouble", &[&chain, &kind]) > 0 && self.trouble().is_some();
+        let is_shown = || metric("payferry_chain_trouble", &[&chain, &kind]) > 0 && self.degraded_reason().is_some();
         self.until(&format!("{kind} is shown"), async || is_shown()).await;
         self.until_logged(words).await;
     }

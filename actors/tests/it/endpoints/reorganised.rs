@@ -33,7 +33,7 @@ async fn at_different_stages(env: &Env, depth: u64) -> Vec<Paid> {
     }
     devchain.pause_mining();
     // Waits for a block in progress.
-    tokio::time::sleep(BLOCK_TIME).await;
+    devchain.mine(1).await.unwrap();
     paid.push(pay_another(env).await);
     devchain.mine(1).await.unwrap();
     env.until_read(env.chain()).await;
@@ -98,7 +98,7 @@ async fn in_later_blocks(depths: RangeInclusive<u64>) {
     .await;
 }
 
-/// The payers' transactions are gone for good: unconfirmed payments stay unconfirmed, confirmed ones are orphaned, and
+/// The payers' transactions are permanently gone: unconfirmed payments stay unconfirmed, confirmed ones are orphaned, and
 /// nothing is settled without money. When the payers pay again, everything is settled once.
 async fn gone(depths: RangeInclusive<u64>) {
     at_each_depth(depths, Dropped::Discard, async |env, paid, all, branch| {
@@ -145,7 +145,8 @@ async fn reorged_settlement_batch_is_sent_again() {
     let loaded = futures::future::join_all(paid.iter().map(|payment| env.load(payment.id()))).await;
     let newest = loaded.iter().flat_map(|payment| &payment.transfers).map(|t| t.block.number).max().unwrap();
     env.chain().devchain.pause_mining();
-    tokio::time::sleep(BLOCK_TIME).await;
+    // Waits for a block in progress.
+    env.chain().devchain.mine(1).await.unwrap();
     env.until_read(env.chain()).await;
     let depth = env.chain().devchain.head().number - newest;
     let branch = reorg_last_blocks(&env, depth, Dropped::Discard).await;

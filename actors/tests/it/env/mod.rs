@@ -237,6 +237,10 @@ impl Env {
         self.chain().vaults().of_psp(self.psp)
     }
 
+    pub fn vault(&self, payment: PaymentId) -> Address {
+        self.chain().vaults().of_payment(payment)
+    }
+
     /// Mines on every chain.
     pub async fn mine(&self, blocks: u64) {
         for chain in self.chains.values() {
@@ -357,7 +361,11 @@ impl Env {
     }
 
     pub async fn load(&self, id: PaymentId) -> Payment {
-        payferry_journal::payments::load(&self.database, id).await.unwrap().unwrap()
+        payferry_journal::payments::load(&self.database, id).await.unwrap().expect("the payment exists")
+    }
+
+    pub async fn load_outbound(&self, id: OutboundId) -> OutboundTransfer {
+        payferry_journal::outbound::load(&self.database, id).await.unwrap().expect("the outbound transfer exists")
     }
 
     /// Waits until the current head of a chain is read.
@@ -390,7 +398,7 @@ impl Env {
     fn state(&self) -> String {
         let Some(system) = self.runs() else { return "the service does not run".to_owned() };
         let views = self.chains.keys().filter_map(|chain| system.chain_view(*chain));
-        let views: Vec<_> = views.map(|view| (view.head_number, view.read_number, view.trouble)).collect();
+        let views: Vec<_> = views.map(|view| (view.head_number, view.read_number, view.degraded_reason)).collect();
         format!("{views:?} {:#?}\n{}", system.observe(), senses::log_tail())
     }
 

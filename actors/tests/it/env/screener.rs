@@ -19,7 +19,7 @@ pub struct TestScreener {
     is_away: RwLock<bool>,
     /// Answers to the next requests, before the decisions above; `None`: no answer.
     next: Mutex<VecDeque<Option<Decision>>>,
-    asked: AtomicUsize,
+    requests: AtomicUsize,
     clock: Clock,
 }
 
@@ -27,7 +27,7 @@ impl TestScreener {
     pub fn new(clock: Clock) -> Self {
         let said = RwLock::new(HashMap::from([(account(PAYERS[2]), Decision::Block)]));
         let (others, is_away, next) = (RwLock::new(Decision::Allow), RwLock::default(), Mutex::default());
-        Self { said, others, is_away, next, asked: AtomicUsize::new(0), clock }
+        Self { said, others, is_away, next, requests: AtomicUsize::new(0), clock }
     }
 
     pub fn say(&self, address: Address, decision: Decision) {
@@ -50,8 +50,8 @@ impl TestScreener {
     }
 
     /// Number of requests so far.
-    pub fn asked(&self) -> usize {
-        self.asked.load(Ordering::Relaxed)
+    pub fn requests(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
     }
 }
 
@@ -62,7 +62,7 @@ impl KytScreener for TestScreener {
     }
 
     async fn screen(&self, request: &ScreenRequest) -> Result<Verdict, KytError> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.requests.fetch_add(1, Ordering::Relaxed);
         let next = self.next.lock().pop_front();
         let said = || self.said.read().get(&request.address).copied().unwrap_or_else(|| *self.others.read());
         match next.unwrap_or_else(|| Some(said())).filter(|_| !*self.is_away.read()) {

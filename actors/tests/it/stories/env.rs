@@ -1,15 +1,13 @@
 //! Environment of a story: the service, whose chains mine on request, and the PSP's receiver.
 
 use std::collections::BTreeSet;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use payferry_actors::SystemConfig;
 use payferry_devchain::Mining;
-use payferry_domain::{Address, Chain, PaymentId};
-use payferry_entities::Database;
+use payferry_domain::Chain;
 use payferry_evm::ChainSpec;
 use payferry_harness::receiver::Receiver;
 use payferry_journal::psps::PspPolicies;
@@ -23,27 +21,16 @@ const SPACING_SECS: u64 = 15;
 /// Interval between two runs of the auditor.
 const AUDITED_EVERY: Duration = Duration::from_millis(100);
 
+#[derive(derive_more::Deref, derive_more::DerefMut)]
 pub struct Env {
+    #[deref]
+    #[deref_mut]
     service: env::Env,
     pub judge: Arc<TestScreener>,
     pub receiver: Receiver,
     pub settler_kill: Arc<SettlerKill>,
     /// All imbalances that the auditor reported.
     pub imbalances: Mutex<BTreeSet<String>>,
-}
-
-impl Deref for Env {
-    type Target = env::Env;
-
-    fn deref(&self) -> &env::Env {
-        &self.service
-    }
-}
-
-impl DerefMut for Env {
-    fn deref_mut(&mut self) -> &mut env::Env {
-        &mut self.service
-    }
 }
 
 impl Env {
@@ -105,14 +92,6 @@ impl Env {
             let subject = imbalance.subject.as_deref().unwrap_or_default();
             self.imbalances.lock().insert(format!("{subject} {}", imbalance.words(None)));
         }
-    }
-
-    pub fn database(&self) -> &Database {
-        &self.database
-    }
-
-    pub fn vault_of(&self, payment: PaymentId) -> Address {
-        self.chain().vaults().of_payment(payment)
     }
 
     /// Advances time for the chains and the service, with blocks that are close enough together.

@@ -38,7 +38,7 @@ pub async fn lines(env: &Env, subjects: &[(String, Subject)], others: &BTreeSet<
 }
 
 async fn of_payment(env: &Env, name: &str, id: PaymentId, others: &BTreeSet<String>, lines: &mut Vec<String>) {
-    let payment = env.payment(id).await;
+    let payment = env.load(id).await;
     let history: Vec<String> = payment.history.iter().map(|entry| state(&payment, entry)).collect();
     lines.push(format!("{name}: {}", history.join(", ")));
     if !payment.terms.purpose.is_pay_in() {
@@ -56,7 +56,7 @@ async fn of_payment(env: &Env, name: &str, id: PaymentId, others: &BTreeSet<Stri
 }
 
 async fn of_outbound(env: &Env, name: &str, id: OutboundId, lines: &mut Vec<String>) {
-    let outbound = env.outbound(id).await;
+    let outbound = env.load_outbound(id).await;
     let mut line = format!("{name}: {} pending", kind_of(id));
     if outbound.status.as_str() != "pending" {
         let _ = write!(line, ", {}", outbound.status);
@@ -69,7 +69,7 @@ async fn of_outbound(env: &Env, name: &str, id: OutboundId, lines: &mut Vec<Stri
 }
 
 async fn notified_and_posted(env: &Env, name: &str, id: &str, own: Asset, lines: &mut Vec<String>) {
-    let reader = env.database().reader();
+    let reader = env.database.reader();
     let notified = events::Entity::find().filter(events::Column::PaymentId.eq(id));
     let notified = notified.order_by_asc(events::Column::Sequence).all(reader).await.unwrap();
     let notified: Vec<String> = notified.into_iter().map(|event| event.name).collect();
@@ -86,7 +86,7 @@ async fn notified_and_posted(env: &Env, name: &str, id: &str, own: Asset, lines:
 
 /// Returns the PSP's balances: available, pending from settlements in progress, and reserved.
 pub async fn balances(env: &Env) -> String {
-    let reader = env.database().reader();
+    let reader = env.database.reader();
     let rows = balances::Entity::find().all(reader).await.unwrap();
     // Failed settlements are retried.
     let coming = operations::Entity::find()
@@ -161,7 +161,7 @@ async fn holdings(env: &Env, subjects: &[(String, Subject)], others: &BTreeSet<S
     let mut target_accounts: Vec<(&str, Address)> = Vec::new();
     for (name, subject) in subjects {
         if let Subject::Payment(id) = subject {
-            target_accounts.push((name, env.vault_of(*id)));
+            target_accounts.push((name, env.vault(*id)));
         }
     }
     target_accounts.extend([("psp", env.psp_vault()), ("treasury", treasury)]);

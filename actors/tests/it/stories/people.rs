@@ -128,7 +128,7 @@ impl Env {
 
     /// Orders a withdrawal to the PSP's registered wallet.
     async fn withdraw(&self, amount: Amount, chain: Chain) -> Result<OutboundTransfer, Refused> {
-        let wallet = wallets::withdrawal_wallet(self.database(), self.psp, chain, self.clock().now()).await.unwrap();
+        let wallet = wallets::withdrawal_wallet(&self.database, self.psp, chain, self.clock().now()).await.unwrap();
         let to = wallet.ok_or("withdrawal_wallet_missing")?;
         self.send(OutboundId::Withdrawal(WithdrawalId::generate()), amount, chain, None, to).await
     }
@@ -151,7 +151,7 @@ impl Env {
 
     /// Available USDC balance of the PSP on a chain.
     pub async fn balance_of_psp(&self, chain: Chain) -> Amount {
-        let rows = balances::Entity::find().all(self.database().reader()).await.unwrap();
+        let rows = balances::Entity::find().all(self.database.reader()).await.unwrap();
         let usdc = self.chains[&chain].coin(Coin::Usdc).to_string();
         let row = rows.into_iter().find(|row| row.chain == chain.as_str() && row.token_address == usdc);
         Amount(row.map_or(0, |row| row.available))
@@ -198,14 +198,6 @@ impl Env {
         details.into_active_model().insert(self.system().database().writer()).await.unwrap();
         self.change_customer(id, customer::Command::Decide(IdentityVerdict::Approved)).await;
         (id, wallet)
-    }
-
-    pub async fn payment(&self, id: PaymentId) -> Payment {
-        payferry_journal::payments::load(self.database(), id).await.unwrap().expect("the payment exists")
-    }
-
-    pub async fn outbound(&self, id: OutboundId) -> OutboundTransfer {
-        payferry_journal::outbound::load(self.database(), id).await.unwrap().expect("the outbound transfer exists")
     }
 }
 

@@ -43,7 +43,7 @@ pub async fn play(row: &Row) -> Result<(), String> {
         let notified = step.words.join(" ");
         player.step(step).await.map_err(|wrong| format!("line {}: {notified}: {wrong}", step.line))?;
     }
-    player.env.rest().await.map_err(|busy| format!("the story never came to rest: {busy}"))?;
+    player.env.rest().await.map_err(|busy| format!("the story never became idle: {busy}"))?;
     let mut found = outcome::lines(&player.env, &player.subjects, &player.others).await;
     if row.expected.iter().any(|line| line.starts_with(outcome::BALANCE)) {
         found.push(format!("{}{}", outcome::BALANCE, outcome::balances(&player.env).await));
@@ -113,12 +113,12 @@ impl Player {
             }
             let (missing, now) = match subject {
                 Subject::Payment(id) => {
-                    let payment = self.env.payment(id).await;
+                    let payment = self.env.load(id).await;
                     let missing = conditions().find(|word| !holds(&payment, word)).cloned();
                     (missing, short(&payment))
                 }
                 Subject::OutboundTransfer(id) => {
-                    let outbound = self.env.outbound(id).await;
+                    let outbound = self.env.load_outbound(id).await;
                     let missing = conditions().find(|word| !holds_of(&outbound, word)).cloned();
                     (missing, format!("{} {:?}", outbound.status, outbound.failure))
                 }
@@ -148,7 +148,7 @@ impl Player {
             let mut all = Vec::new();
             for (_, subject) in &self.subjects {
                 if let Subject::Payment(id) = subject {
-                    all.push(self.env.payment(*id).await);
+                    all.push(self.env.load(*id).await);
                 }
             }
             if all.iter().any(|payment| verbs::fits(step, payment)) {
@@ -158,14 +158,14 @@ impl Player {
             return all.into_iter().nth(number % count).ok_or_else(|| "no payment exists yet".to_owned());
         }
         match self.subject(step.subject.as_deref())? {
-            (_, Subject::Payment(id)) => Ok(self.env.payment(id).await),
+            (_, Subject::Payment(id)) => Ok(self.env.load(id).await),
             (name, Subject::OutboundTransfer(_)) => Err(format!("{name} is not a payment")),
         }
     }
 
     pub async fn the_outbound(&self, step: &Step) -> Result<OutboundTransfer, Refused> {
         match self.subject(step.subject.as_deref())? {
-            (_, Subject::OutboundTransfer(id)) => Ok(self.env.outbound(id).await),
+            (_, Subject::OutboundTransfer(id)) => Ok(self.env.load_outbound(id).await),
             (name, Subject::Payment(_)) => Err(format!("{name} is a payment")),
         }
     }
@@ -177,7 +177,7 @@ impl Player {
             Subject::OutboundTransfer(id) => id.to_string(),
         };
         let of_it = operations::Entity::find().filter(operations::Column::PaymentId.eq(id));
-        let last = of_it.order_by_desc(operations::Column::Number).one(self.env.database().reader()).await.unwrap();
+        let last = of_it.order_by_desc(operations::Column::Number).one(self.env.database.reader()).await.unwrap();
         last.ok_or_else(|| "there is no operation".to_owned())
     }
 
@@ -189,7 +189,7 @@ impl Player {
             _ => None,
         });
         match (name, of_payment) {
-            (_, Some(id)) => self.env.vault_of(id),
+            (_, Some(id)) => self.env.vault(id),
             ("psp", _) => self.env.psp_vault(),
             ("treasury", _) => self.env.chains.values().next().unwrap().spec.treasury,
             _ => {

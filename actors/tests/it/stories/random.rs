@@ -119,11 +119,11 @@ async fn play(seed: u64) -> Ended {
     calm_down(&player.env, plan.ends_well).await;
     let mut wrong = Vec::new();
     if let Err(busy) = player.env.rest().await {
-        wrong.push(format!("it never came to rest: {busy}"));
+        wrong.push(format!("it never became idle: {busy}"));
     }
     player.env.advance(LONG_SECS).await;
     if let Err(busy) = player.env.rest().await {
-        wrong.push(format!("it never came to rest after a long time: {busy}"));
+        wrong.push(format!("it never became idle after a long time: {busy}"));
     }
     wrong.extend(truths::check(&player.env).await);
     let counts = outcome_counts(&player).await;
@@ -139,7 +139,7 @@ async fn outcome_counts(player: &Player) -> Counts {
     let mut count = |what: String| *counts.entry(what).or_default() += 1;
     for (_, subject) in &player.subjects {
         let Subject::Payment(id) = subject else { continue };
-        let payment = player.env.payment(*id).await;
+        let payment = player.env.load(*id).await;
         count(format!("payments {}", payment.status));
         payment.refunds.iter().for_each(|refund| count(format!("refunds {}", refund.state)));
         let reorged = payment.history.iter().filter(|entry| entry.reason == Reason::Reorged);
@@ -149,7 +149,7 @@ async fn outcome_counts(player: &Player) -> Counts {
             count("payments reorged".to_owned());
         }
     }
-    for row in sendings::Entity::find().all(player.env.database().reader()).await.unwrap() {
+    for row in sendings::Entity::find().all(player.env.database.reader()).await.unwrap() {
         count(format!("{}s {}", row.kind, row.status));
     }
     counts

@@ -1,6 +1,5 @@
 //! Language of the rows: parser from text to steps. `rows/README.md` describes the syntax.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// A story and its expected outcome.
@@ -27,16 +26,11 @@ pub struct Step {
 }
 
 /// A line of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
+#[display("{file}:{line}")]
 pub struct ScriptLine {
     pub file: String,
     pub line: usize,
-}
-
-impl fmt::Display for ScriptLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.file, self.line)
-    }
 }
 
 /// Folder of the rows.

@@ -122,7 +122,7 @@ fn actor(name: &str) -> Result<ActorKind, Refused> {
         "screening" => ActorKind::Screening,
         "shard" => ActorKind::Shard,
         "webhooks" => ActorKind::WebhookSender,
-        "sendings" => ActorKind::SendingDesk,
+        "sendings" => ActorKind::OutboundSupervisor,
         other => return Err(format!("unknown actor: {other}")),
     })
 }
@@ -145,7 +145,7 @@ async fn many_payments(player: &Player, count: u64) -> Result<(), Refused> {
 /// Id of a step's subject in events.
 async fn public_id(player: &Player, step: &Step) -> Result<String, Refused> {
     Ok(match player.subject(step.subject.as_deref())?.1 {
-        Subject::Payment(id) => player.env.payment(id).await.terms.public_id(),
+        Subject::Payment(id) => player.env.load(id).await.terms.public_id(),
         Subject::OutboundTransfer(id) => id.to_string(),
     })
 }
@@ -177,7 +177,7 @@ async fn notified(player: &Player, step: &Step) -> Result<(), Refused> {
     let id = public_id(player, step).await?;
     let of_it = events::Entity::find().filter(events::Column::PaymentId.eq(id));
     let of_name = of_it.filter(events::Column::Name.eq(&step.words[1])).order_by_desc(events::Column::Sequence);
-    let event = of_name.one(player.env.database().reader()).await.unwrap().ok_or("no such event exists")?;
+    let event = of_name.one(player.env.database.reader()).await.unwrap().ok_or("no such event exists")?;
     let body: Value = serde_json::from_str(&event.payload).unwrap();
     for said in &step.words[2..] {
         let (field, expected) = said.split_once('=').ok_or("expected field=value")?;
@@ -191,7 +191,7 @@ async fn notified(player: &Player, step: &Step) -> Result<(), Refused> {
 /// Checks that each event was delivered at its `times`-th attempt, and that the log contains every response code.
 async fn tried(player: &Player, times: u64) -> Result<(), Refused> {
     player.env.rest().await?;
-    let reader = player.env.database().reader();
+    let reader = player.env.database.reader();
     let rows = deliveries::Entity::find().all(reader).await.unwrap();
     let attempts =
         delivery_attempts::Entity::find().order_by_asc(delivery_attempts::Column::Number).all(reader).await.unwrap();

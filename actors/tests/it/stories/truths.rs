@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::env::Env;
 use super::people::PaymentOrder;
-use crate::env::Coin;
+use crate::env::{ChainEnv, Coin};
 
 /// Accounts between which each kind of posting moves money.
 const MOVEMENTS: [(PostingKind, &[Account], &[Account]); 14] = {
@@ -37,27 +37,35 @@ const MOVEMENTS: [(PostingKind, &[Account], &[Account]); 14] = {
 };
 
 /// Account balances by subject (a payment or empty), chain, token and account.
-type Books = BTreeMap<(String, String, Address, Account), i64>;
+type Balances = BTreeMap<(String, String, Address, Account), i64>;
 
-/// Returns all violated invariants of a story that has come to rest.
+/// Returns all violated invariants of a story that has finished.
 pub async fn check(env: &Env) -> Vec<String> {
     let mut wrong = Vec::new();
-    let reader = env.database().reader();
+    let reader = env.database.reader();
     let postings =
         ledger_postings::Entity::find().order_by_asc(ledger_postings::Column::Position).all(reader).await.unwrap();
     let rows = payments::Entity::find().all(reader).await.unwrap();
     let payments: Vec<Payment> = rows.iter().map(|row| payferry_journal::payments::payment_of(row).unwrap()).collect();
-    let books = books(&postings, &mut wrong);
+    let sums = balances_of(&postings, &mut wrong);
     for payment in &payments {
         let broken = invariants::check(payment);
         if !broken.is_empty() {
             wrong.push(format!("{} breaks {broken:?}", payment.id()));
         }
-        accounts_of(payment, &books, &mut wrong);
-        vault_of(env, payment, &books, &mut wrong).await;
+        accounts_of(payment, &sums, &mut wrong);
+        let (subject, found) = (payment.terms.public_id(), wrong.len());
+        let own = |asset| [Account::Payment, Account::Suspense].map(|account| stands(&sums, &subject, asset, account));
+        let who = format!("the vault of {subject}");
+        held_as_booked(env, &who, |_| payment.terms.wallet, |asset| own(asset).iter().sum(), &mut wrong).await;
+        wrong.extend((wrong.len() > found).then(|| format!("{payment:#?}")));
         is_explained(env, payment, &mut wrong);
     }
-    psp_and_treasury(env, &books, &mut wrong).await;
+    let booked = |asset, account| stands(&sums, "", asset, account);
+    let of_psp = |asset| booked(asset, Account::Psp) + booked(asset, Account::InFlight);
+    held_as_booked(env, "the PSP's vault", |_| env.psp_vault(), of_psp, &mut wrong).await;
+    let of_treasury = |asset| booked(asset, Account::Treasury);
+    held_as_booked(env, "the treasury", |story| story.spec.treasury, of_treasury, &mut wrong).await;
     // Must hold at all times, because postings are made in the commit of their cause; checking only at the end could
     // miss violations.
     env.record_imbalances();
@@ -67,7 +75,7 @@ pub async fn check(env: &Env) -> Vec<String> {
     let specs: Vec<_> =
         env.chains.values().map(|chain| (chain.spec.clone(), chain.client(env.options.timeout))).collect();
     let options = Options { thorough: true, pause: std::time::Duration::from_millis(50), ..Options::default() };
-    let report = reconcile::reconcile(env.database(), &specs, env.clock(), options, |_| {}).await.unwrap();
+    let report = reconcile::reconcile(&env.database, &specs, env.clock(), options, |_| {}).await.unwrap();
     if !report.is_clean() {
         wrong.push(format!("reconcile reported {report:#?}"));
     }
@@ -79,8 +87,8 @@ pub async fn check(env: &Env) -> Vec<String> {
     wrong
 }
 
-fn books(postings: &[ledger_postings::Model], wrong: &mut Vec<String>) -> Books {
-    let mut books = Books::new();
+fn balances_of(postings: &[ledger_postings::Model], wrong: &mut Vec<String>) -> Balances {
+    let mut sums = Balances::new();
     for row in postings {
         let (kind, debit, credit): (PostingKind, Account, Account) =
             (row.kind.parse().unwrap(), row.debit.parse().unwrap(), row.credit.parse().unwrap());
@@ -92,21 +100,21 @@ fn books(postings: &[ledger_postings::Model], wrong: &mut Vec<String>) -> Books 
         for (account, change) in [(debit, -row.amount), (credit, row.amount)] {
             let is_own = matches!(account, Account::Payment | Account::Suspense);
             let of = if is_own { row.subject.clone() } else { String::new() };
-            *books.entry((of, asset.0.clone(), asset.1, account)).or_default() += change;
+            *sums.entry((of, asset.0.clone(), asset.1, account)).or_default() += change;
         }
     }
-    if books.values().sum::<i64>() != 0 {
-        wrong.push(format!("debits and credits do not balance: {books:?}"));
+    if sums.values().sum::<i64>() != 0 {
+        wrong.push(format!("debits and credits do not balance: {sums:?}"));
     }
-    books
+    sums
 }
 
-fn stands(books: &Books, of: &str, asset: Asset, account: Account) -> i64 {
-    books.get(&(of.to_owned(), asset.chain.as_str().to_owned(), asset.address, account)).copied().unwrap_or(0)
+fn stands(sums: &Balances, of: &str, asset: Asset, account: Account) -> i64 {
+    sums.get(&(of.to_owned(), asset.chain.as_str().to_owned(), asset.address, account)).copied().unwrap_or(0)
 }
 
 /// Checks that the balances of a payment's accounts match its state.
-fn accounts_of(payment: &Payment, books: &Books, wrong: &mut Vec<String>) {
+fn accounts_of(payment: &Payment, sums: &Balances, wrong: &mut Vec<String>) {
     let subject = payment.terms.public_id();
     let sent =
         payment.refunds.iter().filter(|refund| refund.state == RefundState::Sent && refund.source == Vault::Payment);
@@ -122,49 +130,31 @@ fn accounts_of(payment: &Payment, books: &Books, wrong: &mut Vec<String>) {
         let settled = payment.settlement.as_deref().filter(|s| s.state == SettlementState::Settled && asset == own);
         let settled = settled.map_or(0, |settlement| settlement.amount.units());
         let expected = of(TransferStatus::Final) - refunded - settled;
-        let found = stands(books, &subject, asset, Account::Payment);
+        let found = stands(sums, &subject, asset, Account::Payment);
         if expected != found {
             wrong.push(format!("{subject} should have {expected} on its account but has {found}: {payment:#?}"));
         }
-        let (expected, found) = (of(TransferStatus::Ignored), stands(books, &subject, asset, Account::Suspense));
+        let (expected, found) = (of(TransferStatus::Ignored), stands(sums, &subject, asset, Account::Suspense));
         if expected != found {
             wrong.push(format!("{subject} should have {expected} in suspense but has {found}"));
         }
     }
 }
 
-/// Checks that the balance of a payment's vault matches the ledger, on every chain and in every coin.
-async fn vault_of(env: &Env, payment: &Payment, books: &Books, wrong: &mut Vec<String>) {
-    let subject = payment.terms.public_id();
+/// Checks on every chain and in every coin that the balance of an account matches the ledger.
+async fn held_as_booked(
+    env: &Env,
+    who: &str,
+    address: impl Fn(&ChainEnv) -> Address,
+    booked: impl Fn(Asset) -> i64,
+    wrong: &mut Vec<String>,
+) {
     for (chain, story) in &env.chains {
         for coin in Coin::ALL {
-            let asset = Asset { chain: *chain, address: story.coin(coin) };
-            let booked =
-                stands(books, &subject, asset, Account::Payment) + stands(books, &subject, asset, Account::Suspense);
-            let held = story.balance(coin, payment.terms.wallet).await;
-            if booked != held {
-                let coin = coin.as_str();
-                wrong.push(format!(
-                    "the vault of {subject} holds {held} {coin} on {chain}, booked {booked}: {payment:#?}"
-                ));
-            }
-        }
-    }
-}
-
-async fn psp_and_treasury(env: &Env, books: &Books, wrong: &mut Vec<String>) {
-    for (chain, story) in &env.chains {
-        for coin in Coin::ALL {
-            let asset = Asset { chain: *chain, address: story.coin(coin) };
-            let booked = |account| stands(books, "", asset, account);
-            for (who, address, booked) in [
-                ("the PSP's vault", env.psp_vault(), booked(Account::Psp) + booked(Account::InFlight)),
-                ("the treasury", story.spec.treasury, booked(Account::Treasury)),
-            ] {
-                let held = story.balance(coin, address).await;
-                if held != booked {
-                    wrong.push(format!("{who} holds {held} {} on {chain}, booked {booked}", coin.as_str()));
-                }
+            let booked = booked(Asset { chain: *chain, address: story.coin(coin) });
+            let held = story.balance(coin, address(story)).await;
+            if held != booked {
+                wrong.push(format!("{who} holds {held} {} on {chain}, booked {booked}", coin.as_str()));
             }
         }
     }
@@ -172,7 +162,7 @@ async fn psp_and_treasury(env: &Env, books: &Books, wrong: &mut Vec<String>) {
 
 /// Checks that the contract executed every completed operation once, and no other.
 async fn executed_once(env: &Env, wrong: &mut Vec<String>) {
-    let rows = operations::Entity::find().order_by_asc(operations::Column::Number).all(env.database().reader()).await;
+    let rows = operations::Entity::find().order_by_asc(operations::Column::Number).all(env.database.reader()).await;
     let rows = rows.unwrap();
     for (chain, story) in &env.chains {
         let of_chain = rows.iter().filter(|row| row.chain == chain.as_str());
@@ -189,7 +179,7 @@ async fn executed_once(env: &Env, wrong: &mut Vec<String>) {
 
 /// Checks that every event was delivered, in a gapless sequence, with the same body each time.
 async fn notified(env: &Env, wrong: &mut Vec<String>) {
-    let reader = env.database().reader();
+    let reader = env.database.reader();
     let in_order = events::Entity::find().order_by_asc(events::Column::Position).all(reader).await.unwrap();
     let mut last: BTreeMap<&str, i64> = BTreeMap::new();
     for event in &in_order {
@@ -311,7 +301,7 @@ async fn unbooked_money_and_missing_events_are_detected() {
     let payment = env.initiate(PaymentOrder { amount, token, chain, expires_in_secs: 600, payee: None }).await.unwrap();
     let base = &env.chains[&Chain::Base];
     base.transfer("payer", Coin::Usdc, payment.terms.wallet, amount).await;
-    let settled = async || match env.payment(payment.id()).await.status {
+    let settled = async || match env.load(payment.id()).await.status {
         Status::Settled => Ok(()),
         other => Err(other.to_string()),
     };
@@ -325,16 +315,16 @@ async fn unbooked_money_and_missing_events_are_detected() {
     let writer = env.system().database().writer();
     let notified = events::Column::Name.eq("payin.confirmed");
     events::Entity::delete_many().filter(notified).exec(writer).await.unwrap();
-    let untold = events::Entity::find().filter(events::Column::Name.eq("payin.settled"));
-    let untold = untold.one(env.database().reader()).await.unwrap().unwrap();
-    let of_it = deliveries::Entity::find().filter(deliveries::Column::EventId.eq(&untold.id));
-    let of_it = of_it.one(env.database().reader()).await.unwrap().unwrap();
+    let missing = events::Entity::find().filter(events::Column::Name.eq("payin.settled"));
+    let missing = missing.one(env.database.reader()).await.unwrap().unwrap();
+    let of_it = deliveries::Entity::find().filter(deliveries::Column::EventId.eq(&missing.id));
+    let of_it = of_it.one(env.database.reader()).await.unwrap().unwrap();
     let attempts = delivery_attempts::Column::DeliveryId.eq(&of_it.id);
     delivery_attempts::Entity::delete_many().filter(attempts).exec(writer).await.unwrap();
     deliveries::Entity::delete_by_id(of_it.id).exec(writer).await.unwrap();
-    env.receiver.forget(&untold.id);
+    env.receiver.forget(&missing.id);
     let wrong = check(&env).await.join("\n");
-    let undelivered = format!("payin.settled {} was delivered as [] and received as []", untold.id);
+    let undelivered = format!("payin.settled {} was delivered as [] and received as []", missing.id);
     for expected in [
         "the PSP's vault holds 9900001 usdc",
         "the treasury holds 1 usdt",

@@ -70,10 +70,10 @@ impl Env {
 
     /// Returns the work in progress.
     async fn busy(&self) -> Option<String> {
-        let reader = self.database().reader();
+        let reader = self.database.reader();
         for chain in self.chains.keys() {
             let unapplied =
-                payferry_journal::payments::unapplied_on(self.database(), *chain, None, UNAPPLIED_MAX).await.unwrap();
+                payferry_journal::payments::unapplied_on(&self.database, *chain, None, UNAPPLIED_MAX).await.unwrap();
             if !unapplied.is_empty() {
                 return Some(format!("transfers that no payment has applied: {unapplied:?}"));
             }

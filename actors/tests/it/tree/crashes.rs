@@ -6,7 +6,7 @@ use payferry_domain::payment::{Command, Payment, Rejection, Status};
 use payferry_domain::{Amount, CommandError, Finality, FinalityPolicy, PaymentId};
 use payferry_entities::{payments, transfers};
 use payferry_evm::ChainSpec;
-use payferry_harness::database::Trouble;
+use payferry_harness::database::DatabaseFault;
 use payferry_runtime::observe::ActorKind;
 use payferry_webhook::{UrlPolicy, endpoints};
 use sea_orm::sea_query::Expr;
@@ -36,7 +36,7 @@ async fn tree_is_ready_again_when_all_dead_shards_have_reloaded() {
     let env = Env::new().await;
     env.initiate_many(20).await;
     until_ready(&env, true).await;
-    let away = Trouble::table_away(env.test_database.url(), "payments").await;
+    let away = DatabaseFault::table_away(env.test_database.url(), "payments").await;
     env.system().inject_crash(ActorKind::Shard);
     until_ready(&env, false).await;
     // Some shards have failed more than once: earlier reads no longer count.
@@ -94,9 +94,9 @@ async fn set_aside(env: &Env, id: PaymentId) {
 async fn paid_and_not_notified(env: &Env) -> PaymentId {
     let payment = env.initiate("10").await;
     for _ in 0..4 {
-        let before = env.system().incidents_len();
+        let before = env.system().log().incidents_len();
         env.system().inject_panic(payment.id());
-        env.until("the panic is noticed", async || env.system().incidents_len() != before).await;
+        env.until("the panic is noticed", async || env.system().log().incidents_len() != before).await;
     }
     env.pay(&payment, "10").await;
     env.until("the transfer is recorded", async || env.unapplied().await > 0).await;
@@ -178,7 +178,7 @@ async fn commit_that_outlives_its_actor_is_seen_by_the_next_one() {
     let lock = env.lock_database().await;
     let (system, id) = (env.system().clone(), payment.id());
     let cancel = tokio::spawn(async move { system.command(id, Command::Cancel, None).await });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    env.until_busy(id).await;
     env.system().inject_crash(ActorKind::Shard);
     env.until_running(id).await;
     lock.release().await;
@@ -264,7 +264,7 @@ async fn temporary_database_outage_only_costs_time() {
     });
     let refused = env.system().command(before.id(), Command::Cancel, None).await;
     refused.unwrap_err();
-    tokio::time::sleep(Duration::from_secs(8)).await;
+    env.until("a write fails", async || env.system().journal().commit_blocker().is_some()).await;
     assert!(env.load(before.id()).await.transfers.is_empty(), "nothing was written");
     lock.release().await;
     env.until_payment(before.id(), "paid or cancelled", |payment| payment.amount_received() == Amount(10_000_000))
@@ -305,11 +305,12 @@ async fn stop_is_bounded_during_a_database_outage() {
     let payment = env.initiate_and_pay(1).await.remove(0);
     env.until_status(payment.id(), Status::Confirmed).await;
     let _lock = env.lock_database().await;
+    let watched = env.system().chains().wallets_watched();
     let late = tokio::spawn({
         let (system, request) = (env.system().clone(), env.request("7"));
         async move { system.initiate(request).await }
     });
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    env.until("the initiation waits", async || env.system().chains().wallets_watched() > watched).await;
     let began = std::time::Instant::now();
     env.system().clone().stop().await;
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());

@@ -1,6 +1,5 @@
 //! The whole actor tree over a real database and an in-process chain, with actors that are killed.
 
-mod books;
 mod crashes;
 mod many_payments;
 mod money;
@@ -9,6 +8,7 @@ mod outbound;
 mod payments;
 mod service;
 mod unknown;
+mod views;
 mod waits;
 mod watched;
 
@@ -17,7 +17,7 @@ use payferry_domain::{Address, Amount, Chain, PaymentId, RefundId};
 use payferry_entities::{idempotency_keys, operations, payments as payment_rows};
 use payferry_harness::database::{Held, Lock};
 use payferry_journal::payments::unapplied_on;
-use payferry_runtime::observe::ActorKind;
+use payferry_runtime::observe::{ActorKind, KindView, NodeView};
 use sea_orm::{ActiveModelTrait, ActiveValue, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 
 use crate::env::Env;
@@ -34,6 +34,16 @@ impl Env {
     /// Blocks all other writers until it is released.
     async fn lock_database(&self) -> Held {
         self.test_database.lock(Lock::Writes).await
+    }
+
+    fn kind(&self, kind: ActorKind) -> KindView {
+        self.system().kinds().into_iter().find(|view| view.kind == kind).unwrap()
+    }
+
+    /// The only permanent actor of this kind.
+    fn node(&self, kind: ActorKind) -> NodeView {
+        let root = self.system().tree().root;
+        root.children.into_iter().find(|node| node.kind == kind).unwrap()
     }
 
     async fn until_payments_live(&self, wanted: usize) {

@@ -7,7 +7,6 @@ use payferry_domain::outbound::{OutboundId, OutboundStatus, OutboundTransfer};
 use payferry_domain::payment::Status;
 use payferry_domain::{Address, Chain, WithdrawalId};
 use payferry_entities::{balances, ledger_openings, ledger_postings};
-use payferry_journal::outbound as sendings;
 use payferry_runtime::observe::ActorKind;
 use sea_orm::{ConnectionTrait, DbBackend, EntityTrait, QueryOrder};
 
@@ -31,18 +30,15 @@ pub async fn order_to(env: &Env, tokens: &str, to: Address) -> Result<OutboundTr
     env.order(id, tokens.parse().unwrap(), Chain::Base, None, to).await
 }
 
-pub async fn load(env: &Env, id: OutboundId) -> OutboundTransfer {
-    sendings::load(&env.database, id).await.unwrap().unwrap()
-}
-
 pub async fn until_outbound(
     env: &Env,
     id: OutboundId,
     what: &str,
     wanted: impl Fn(&OutboundTransfer) -> bool,
 ) -> OutboundTransfer {
-    let loaded = async || Some(load(env, id).await).filter(&wanted);
-    until_some(what, loaded, async || format!("{:#?} {:#?}", load(env, id).await, env.system().observe())).await
+    let loaded = async || Some(env.load_outbound(id).await).filter(&wanted);
+    let state = async || format!("{:#?} {:#?}", env.load_outbound(id).await, env.system().observe());
+    until_some(what, loaded, state).await
 }
 
 pub async fn ended(env: &Env, id: OutboundId) -> OutboundTransfer {
@@ -76,7 +72,7 @@ async fn withdrawals_are_sent_once_when_actors_die() {
     let env = Env::new().await;
     settle_payments(&env, 3).await;
     let kinds = [
-        ActorKind::SendingDesk,
+        ActorKind::OutboundSupervisor,
         ActorKind::Settler,
         ActorKind::Screening,
         ActorKind::Watcher,

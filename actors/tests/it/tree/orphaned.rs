@@ -126,7 +126,7 @@ async fn reversed_once_when_other_actors_die() {
     reorg_last_blocks(&env, id).await;
     // First the process crashes before it can have applied much; then the actors that apply it crash repeatedly.
     env.restart(false).await;
-    for kind in [ActorKind::Watcher, ActorKind::SendingDesk, ActorKind::Settler].into_iter().cycle().take(9) {
+    for kind in [ActorKind::Watcher, ActorKind::OutboundSupervisor, ActorKind::Settler].into_iter().cycle().take(9) {
         env.system().inject_crash(kind);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::money::{
-    TOKEN, TREASURER, all_sent, balance, each_was_sent_once, ended, load, order, settle_payments, until_outbound,
+    TOKEN, TREASURER, all_sent, balance, each_was_sent_once, ended, order, settle_payments, until_outbound,
 };
 use crate::env::{Env, Options, TestScreener, verdict};
 use payferry_actors::observe::ActorSubject;
@@ -14,7 +14,7 @@ use payferry_domain::outbound::{self, Command, Effect, OutboundId, OutboundStatu
 use payferry_domain::payment::Decision;
 use payferry_domain::{CommandError, Timestamp};
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{Action, ActorKind, Cause, Incident, KindView, NodeState, NodeView};
+use payferry_runtime::observe::{Action, ActorKind, Cause, Incident, NodeState};
 
 /// Pause between a withdrawal's first failure and its restart.
 const FIRST_PAUSE_MS: i64 = 100;
@@ -55,7 +55,7 @@ async fn running(env: &Env, id: OutboundId) -> OutboundView {
 
 fn incidents_of(env: &Env, id: OutboundId) -> Vec<Incident> {
     let name = id.to_string();
-    env.system().incidents(None).into_iter().filter(|incident| incident.name == name).collect()
+    env.system().log().since(0).into_iter().filter(|incident| incident.name == name).collect()
 }
 
 /// Makes its actor panic and waits until the incident is recorded.
@@ -63,15 +63,6 @@ async fn panic(env: &Env, id: OutboundId) -> Incident {
     let before = incidents_of(env, id).len();
     env.system().inject_panic(id);
     env.until_some("the panic is noticed", async || incidents_of(env, id).into_iter().nth(before)).await
-}
-
-fn supervisor(env: &Env) -> NodeView {
-    let root = env.system().tree().root;
-    root.children.into_iter().find(|node| node.kind == ActorKind::SendingDesk).unwrap()
-}
-
-fn kind(env: &Env) -> KindView {
-    env.system().kinds().into_iter().find(|view| view.kind == ActorKind::Sending).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,20 +122,23 @@ async fn repeatedly_panicking_withdrawal_is_quarantined_and_sent_once() {
     assert_eq!((view.state, view.since, view.restarts), (NodeState::Quarantined, None, 3));
     let refused = allow(&env, bad).await;
     assert!(matches!(refused, Err(CommandError::Quarantined)), "{refused:?}");
-    assert_eq!((kind(&env).restarts[&Cause::Panic], kind(&env).quarantined), (3, 1));
+    assert_eq!(
+        (env.kind(ActorKind::Sending).restarts[&Cause::Panic], env.kind(ActorKind::Sending).quarantined),
+        (3, 1)
+    );
 
     // A restarted supervisor does not start it, but starts the other.
-    env.system().inject_crash(ActorKind::SendingDesk);
-    env.until("the supervisor restarted", async || supervisor(&env).restarts == 1).await;
+    env.system().inject_crash(ActorKind::OutboundSupervisor);
+    env.until("the supervisor restarted", async || env.node(ActorKind::OutboundSupervisor).restarts == 1).await;
     running(&env, other).await;
     assert_eq!(env.system().observe_outbound(bad).await.unwrap().since, None);
-    assert_eq!(supervisor(&env).children_live, 1);
+    assert_eq!(env.node(ActorKind::OutboundSupervisor).children_live, 1);
 
     // The ordered transfer is sent anyway, but its actor does not record it until it is released.
     env.chain().devchain.resume_mining();
     assert_eq!(ended(&env, other).await.status, OutboundStatus::Sent);
     env.until("both transfers arrived", async || env.balance(TREASURER).await == 2 * TOKEN).await;
-    assert_eq!(load(&env, bad).await.status, OutboundStatus::Pending);
+    assert_eq!(env.load_outbound(bad).await.status, OutboundStatus::Pending);
     assert!(env.system().release(bad));
     assert_eq!(ended(&env, bad).await.status, OutboundStatus::Sent);
     assert!(!env.system().release(bad), "it is no longer quarantined");
@@ -168,7 +162,7 @@ async fn released_withdrawal_applies_a_missed_failure_immediately() {
     env.chain().devchain.resume_mining();
     let is_recorded = async || env.operations_of_kind("withdrawal").await.iter().any(|row| row.status == "failed");
     env.until("the failure is recorded", is_recorded).await;
-    assert!(load(&env, bad).await.is_live(), "its actor missed it");
+    assert!(env.load_outbound(bad).await.is_live(), "its actor missed it");
     assert!(env.system().release(bad));
     // Sooner than the settler repeats a failure by itself.
     let ended = tokio::time::timeout(Duration::from_secs(20), ended(&env, bad)).await.unwrap();
@@ -209,7 +203,7 @@ async fn panics_of_withdrawals_at_any_moment_lose_nothing() {
         };
         assert_eq!(until_outbound(&env, *id, "ended", is_ended).await.status, OutboundStatus::Sent);
     }
-    assert!(kind(&env).restarts[&Cause::Panic] >= 20, "{:?}", kind(&env));
+    assert!(env.kind(ActorKind::Sending).restarts[&Cause::Panic] >= 20, "{:?}", env.kind(ActorKind::Sending));
     each_was_sent_once(&env, ordered.len()).await;
     assert_eq!(balance(&env).await, (3 * 9_900_000 - 24 * TOKEN, 0));
 }
@@ -222,15 +216,19 @@ async fn supervisor_backs_off_and_restarts_live_transfers() {
         live.push(in_review(&env).await);
     }
     for nth in 0..3 {
-        env.system().inject_crash(ActorKind::SendingDesk);
-        let of_desk = |incident: &Incident| incident.kind == ActorKind::SendingDesk;
-        let seen = async || env.system().incidents(None).into_iter().filter(of_desk).nth(nth);
+        env.system().inject_crash(ActorKind::OutboundSupervisor);
+        let is_its = |incident: &Incident| incident.kind == ActorKind::OutboundSupervisor;
+        let seen = async || env.system().log().since(0).into_iter().filter(is_its).nth(nth);
         let incident = env.until_some("noticed", seen).await;
-        let back = async || Some(supervisor(&env)).filter(|supervisor| supervisor.state == NodeState::Running);
+        let back =
+            async || Some(env.node(ActorKind::OutboundSupervisor)).filter(|node| node.state == NodeState::Running);
         let since = Timestamp::from(env.until_some("running", back).await.since.unwrap());
         let waited = since.millis_since(incident.at.into());
         assert!(waited >= FIRST_PAUSE_OF_SUPERVISOR_MS << nth, "it restarted {waited} ms after crash {nth}");
-        env.until("the live transfers are running", async || supervisor(&env).children_live == live.len()).await;
+        env.until("the live transfers are running", async || {
+            env.node(ActorKind::OutboundSupervisor).children_live == live.len()
+        })
+        .await;
     }
     // Counted under their supervisor, and listed page by page in order.
     live.sort();
@@ -238,7 +236,7 @@ async fn supervisor_backs_off_and_restarts_live_transfers() {
     let rest = env.system().outbound_live(Some(first[2].id), 3);
     assert_eq!(first.iter().chain(&rest).map(|line| line.id).collect::<Vec<_>>(), live);
     assert!(first.iter().chain(&rest).all(|line| line.in_review && line.status == OutboundStatus::Pending));
-    assert_eq!((kind(&env).live, env.system().observe().sendings_live), (5, 5));
+    assert_eq!((env.kind(ActorKind::Sending).live, env.system().observe().sendings_live), (5, 5));
     for id in &live {
         allow(&env, *id).await.unwrap();
     }

@@ -234,15 +234,15 @@ async fn failing_provider_is_retried_and_its_error_shown() {
     let row = fixture.until(check, "tried three times", |row| row.attempts >= 3).await;
     assert_eq!((row.status.as_str(), row.provider_ref.as_ref()), ("queued", None));
     assert_eq!(row.last_error.as_deref(), Some("the Sumsub API answered HTTP 503"));
-    let trouble = fixture.env.system().compliance().trouble().unwrap();
-    assert_eq!(trouble.reason, "the Sumsub API answered HTTP 503");
+    let outage = fixture.env.system().compliance().outage().unwrap();
+    assert_eq!(outage.reason, "the Sumsub API answered HTTP 503");
     let backlog = fixture.env.system().compliance().backlog().await.unwrap();
     assert_eq!((backlog.queued, backlog.open, backlog.overdue), (1, 0, 0));
 
     fixture.remote.set_down(false);
     let row = fixture.until_open(check).await;
     assert_eq!((row.attempts, row.last_error), (0, None));
-    assert_eq!(fixture.env.system().compliance().trouble(), None);
+    assert_eq!(fixture.env.system().compliance().outage(), None);
     let backlog = fixture.env.system().compliance().backlog().await.unwrap();
     assert_eq!((backlog.queued, backlog.open), (0, 1));
     assert_eq!(fixture.remote.applicants().len(), 1);
@@ -260,8 +260,8 @@ async fn unrecorded_sessions_are_found_again() {
         let before = begun();
         fixture.env.until("a session was created", async || begun() != before).await;
         assert_eq!(fixture.check(check).await.status, "queued");
-        fixture.env.system().inject_crash(ActorKind::ComplianceDesk);
-        fixture.env.until_restarts(ActorKind::ComplianceDesk, crash).await;
+        fixture.env.system().inject_crash(ActorKind::ComplianceService);
+        fixture.env.until_restarts(ActorKind::ComplianceService, crash).await;
     }
     // Now the whole tree restarts.
     fixture.env.restart(false).await;
@@ -355,7 +355,7 @@ async fn checks_complete_with_bounded_concurrency_while_the_service_dies() {
         let id = fixture.ready().await;
         checks.push((id, fixture.request(id).await));
         if round % 6 == 5 {
-            fixture.env.system().inject_crash(ActorKind::ComplianceDesk);
+            fixture.env.system().inject_crash(ActorKind::ComplianceService);
         }
     }
     for (_, check) in &checks {

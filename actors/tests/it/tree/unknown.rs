@@ -1,5 +1,5 @@
 //! Commands with an unknown result. The caller learns that the result is unknown and must not simply repeat the
-//! command, because a repeated refund request creates another refund. Also payments that exist although their creation
+//! command, because a repeated refund request is paid again. Also payments that exist although their creation
 //! seemed to fail.
 
 use std::sync::Arc;

@@ -68,8 +68,8 @@ async fn review_of_more_than_a_day_raises_an_alarm() {
     env.pay(&payment, "10").await;
     env.until_payment(payment.id(), "in review", |now| now.labels.contains(Label::InReview)).await;
     env.options.clock.advance_secs(23 * 3_600);
-    let before = screener.asked();
-    let asked_again = |_: &Payment| screener.asked() > before + 3;
+    let before = screener.requests();
+    let asked_again = |_: &Payment| screener.requests() > before + 3;
     env.until_payment(payment.id(), "screened again", asked_again).await;
     assert_eq!(metric(OVERDUE, &[]), 0);
     env.options.clock.advance_secs(2 * 3_600);

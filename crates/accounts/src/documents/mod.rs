@@ -8,33 +8,25 @@
 
 mod store;
 
-use std::str::FromStr;
-
 pub use store::{AT_ONCE_MAX, Bucket, DocumentError, DocumentLocation, DocumentStore, ORPHAN_AGE, sweep, sweep_on};
 
 /// Maximum size of a document in bytes.
 pub const DOCUMENT_BYTES_MAX: usize = 5 * 1024 * 1024;
 
-/// An accepted media type, detected from the content. File names and declared types are not trusted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MediaType {
-    /// PDF.
-    Pdf,
-    /// PNG.
-    Png,
-    /// JPEG.
-    Jpeg,
+payferry_domain::named! {
+    /// An accepted media type, detected from the content. File names and declared types are not trusted. Its name is the
+    /// value of `Content-Type`.
+    MediaType, "the media types of documents" {
+        /// PDF.
+        Pdf = "application/pdf",
+        /// PNG.
+        Png = "image/png",
+        /// JPEG.
+        Jpeg = "image/jpeg",
+    }
 }
 
-/// A media type that is not accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a media type of documents")]
-pub struct UnknownMediaType;
-
 impl MediaType {
-    /// Every accepted media type.
-    pub const ALL: [Self; 3] = [Self::Pdf, Self::Png, Self::Jpeg];
-
     /// Detects the media type from the first bytes; `None` if it is not accepted.
     pub fn of(content: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|media| match media {
@@ -44,15 +36,6 @@ impl MediaType {
         })
     }
 
-    /// The value of `Content-Type`.
-    pub const fn essence(self) -> &'static str {
-        match self {
-            Self::Pdf => "application/pdf",
-            Self::Png => "image/png",
-            Self::Jpeg => "image/jpeg",
-        }
-    }
-
     /// The file extension, without the dot.
     pub const fn extension(self) -> &'static str {
         match self {
@@ -60,14 +43,6 @@ impl MediaType {
             Self::Png => "png",
             Self::Jpeg => "jpg",
         }
-    }
-}
-
-impl FromStr for MediaType {
-    type Err = UnknownMediaType;
-
-    fn from_str(text: &str) -> Result<Self, UnknownMediaType> {
-        Self::ALL.into_iter().find(|media| media.essence() == text).ok_or(UnknownMediaType)
     }
 }
 
@@ -90,7 +65,7 @@ mod tests {
             assert_eq!(MediaType::of(content), media, "{content:?}");
         }
         for media in MediaType::ALL {
-            assert_eq!(media.essence().parse(), Ok(media));
+            assert_eq!(media.as_str().parse(), Ok(media));
         }
     }
 }

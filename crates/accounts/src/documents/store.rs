@@ -65,8 +65,9 @@ pub struct Bucket {
     pub secret_access_key: Option<String>,
 }
 
-/// Identifies a document: gives its object's path, and binds the encryption to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Identifies a document: gives its object's path, which it formats as, and binds the encryption to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
+#[display("{ROOT}/{customer_id}/{document_id}")]
 pub struct DocumentLocation {
     /// The customer.
     pub customer_id: CustomerId,
@@ -216,13 +217,6 @@ impl DocumentLocation {
     }
 }
 
-/// Formats the object's path.
-impl fmt::Display for DocumentLocation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{ROOT}/{}/{}", self.customer_id, self.document_id)
-    }
-}
-
 /// Runs CPU work on megabytes outside of the threads that serve requests.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
@@ -248,7 +242,7 @@ pub async fn sweep_on(documents: DocumentStore, database: Database) {
 /// Deletes objects older than `age` without a row, and returns how many. It keeps objects that the service's keys
 /// cannot decrypt, since a bucket may be shared by mistake.
 pub async fn sweep(documents: &DocumentStore, database: &Database, age: Duration) -> anyhow::Result<u64> {
-    let born_before = Utc::now() - chrono::Duration::from_std(age)?;
+    let created_before = Utc::now() - chrono::Duration::from_std(age)?;
     let mut removed = 0;
     let mut objects = documents.list().try_ready_chunks(STEP);
     loop {
@@ -257,7 +251,7 @@ pub async fn sweep(documents: &DocumentStore, database: &Database, age: Duration
             Ok(None) => return Ok(removed),
             Err(error) => return Err(error.1.into()),
         };
-        let old = chunk.iter().filter(|object| object.last_modified <= born_before);
+        let old = chunk.iter().filter(|object| object.last_modified <= created_before);
         let places: Vec<_> = old.filter_map(|object| DocumentLocation::of_path(object.location.as_ref())).collect();
         for orphan in unnamed(database, places).await? {
             match documents.get(orphan).await {

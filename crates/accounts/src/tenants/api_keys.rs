@@ -163,7 +163,8 @@ pub async fn revoke(
     Ok(revoked)
 }
 
-fn record(row: api_keys::Model) -> Result<KeyRecord, TenantError> {
+/// Reads a row.
+pub fn record(row: api_keys::Model) -> Result<KeyRecord, TenantError> {
     let unreadable = |what| TenantError::Unreadable(what, row.id.clone());
     Ok(KeyRecord {
         id: row.id.parse().map_err(|_| unreadable("the id"))?,

@@ -7,7 +7,6 @@
 mod api_keys;
 mod psps;
 
-use std::fmt;
 use std::str::FromStr;
 
 use payferry_domain::{KeyId, PspId, Timestamp};
@@ -17,7 +16,7 @@ use payferry_journal::audit::{Actor, NewAuditEntry};
 
 pub use api_keys::{
     EXPIRES_DAYS_MAX, KeyOrder, KeyRecord, KeyState, NewKey, create as create_key, list as list_keys,
-    revoke as revoke_key,
+    record as key_record, revoke as revoke_key,
 };
 pub use psps::{
     DEFAULT_WORD, OwnOrDefault, PolicyChange, PspRecord, change as change_psp, change_in as change_psp_in,
@@ -28,7 +27,7 @@ pub use psps::{
 pub const NAME_CHARS_MAX: usize = 200;
 
 /// A display name: not blank, without control characters, at most [`NAME_CHARS_MAX`] characters.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub struct Name(String);
 
 /// Reason why a text is not a valid name.
@@ -107,12 +106,6 @@ impl FromStr for Name {
             return Err(NameError::ControlCharacters);
         }
         Ok(Self(name.to_owned()))
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

@@ -86,19 +86,17 @@ impl<T: std::str::FromStr> std::str::FromStr for OwnOrDefault<T> {
 impl PolicyChange {
     /// Applies the change.
     pub fn apply(self, policies: &mut PspPolicies) {
-        let Self { fee_bps, tolerance, tolerance_bps, overpayment, refund_to_sender, require_customer, .. } = self;
-        let Self { dust_floor, event_families, finality, send_max, send_daily_max, .. } = self;
-        set(&mut policies.fee_bps, fee_bps);
-        set(&mut policies.tolerance.absolute, tolerance);
-        set(&mut policies.tolerance.bps, tolerance_bps);
-        set(&mut policies.overpayment, overpayment);
-        set(&mut policies.refund_to_sender, refund_to_sender);
-        set(&mut policies.require_customer, require_customer);
-        set(&mut policies.dust_floor, dust_floor);
-        set(&mut policies.event_families, event_families);
-        set(&mut policies.send_max, send_max.map(OwnOrDefault::own));
-        set(&mut policies.send_daily_max, send_daily_max.map(OwnOrDefault::own));
-        for (chain, tiers) in finality {
+        set(&mut policies.fee_bps, self.fee_bps);
+        set(&mut policies.tolerance.absolute, self.tolerance);
+        set(&mut policies.tolerance.bps, self.tolerance_bps);
+        set(&mut policies.overpayment, self.overpayment);
+        set(&mut policies.refund_to_sender, self.refund_to_sender);
+        set(&mut policies.require_customer, self.require_customer);
+        set(&mut policies.dust_floor, self.dust_floor);
+        set(&mut policies.event_families, self.event_families);
+        set(&mut policies.send_max, self.send_max.map(OwnOrDefault::own));
+        set(&mut policies.send_daily_max, self.send_daily_max.map(OwnOrDefault::own));
+        for (chain, tiers) in self.finality {
             match tiers {
                 OwnOrDefault::Default => policies.finality.remove(&chain),
                 OwnOrDefault::Own(own) => policies.finality.insert(chain, own),

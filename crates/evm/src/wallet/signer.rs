@@ -4,7 +4,6 @@
 //! borrowed; the caller wipes them. Deliberately absent: the key in any output, and a remote key service. Signing is already
 //! asynchronous to allow it.
 
-use std::fmt;
 use std::path::Path;
 
 use alloy::consensus::{SignableTransaction, TxEip1559, TxEnvelope};
@@ -48,7 +47,8 @@ pub enum SignerError {
 }
 
 /// Signer of one account.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("OperatorSigner({})", self.address())]
 pub struct OperatorSigner(PrivateKeySigner);
 
 /// A signed transaction, ready to store and broadcast.
@@ -105,12 +105,6 @@ impl OperatorSigner {
         let signature = self.0.sign_hash(&digest).await.map_err(|_| SignerError::Refused)?;
         let envelope: TxEnvelope = tx.into_signed(signature).into();
         Ok(SignedTx { raw: envelope.encoded_2718().into(), hash: domain_hash(*envelope.tx_hash()) })
-    }
-}
-
-impl fmt::Debug for OperatorSigner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OperatorSigner").field(&self.address()).finish()
     }
 }
 

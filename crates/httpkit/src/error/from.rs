@@ -12,8 +12,8 @@ use super::{ApiError, Away, FieldError};
 impl From<DbErr> for ApiError {
     fn from(error: DbErr) -> Self {
         if matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(_))) {
-            let detail = "Another request changed the same object at the same time; try again.".to_owned();
-            return Self::Conflict("concurrent_change", detail, Vec::new());
+            let detail = "Another request changed the same object at the same time; try again.";
+            return Self::conflict("concurrent_change", detail);
         }
         match DatabaseFailure::of(&error) {
             DatabaseFailure::Contention | DatabaseFailure::Away => {
@@ -43,9 +43,7 @@ impl From<serde_json::Error> for ApiError {
 impl From<Rejection> for ApiError {
     fn from(rejection: Rejection) -> Self {
         let (code, detail) = (rejection.code(), rejection.to_string());
-        let at = |field: &str, message: &str| {
-            vec![FieldError { field: field.to_owned(), code: code.into(), message: message.to_owned() }]
-        };
+        let at = |field: &str, message: &str| vec![FieldError::new(field, code, message)];
         match rejection {
             Rejection::UnknownTransfer => Self::NotFound("transfer"),
             // Such a request is invalid whatever the state of the payment.
@@ -61,7 +59,7 @@ impl From<Rejection> for ApiError {
             Rejection::ReceivedMoved { .. } => {
                 Self::Conflict(code, sentence(&detail), at("expected_received", "has changed"))
             }
-            _ => Self::Conflict(code, sentence(&detail), Vec::new()),
+            _ => Self::conflict(code, sentence(&detail)),
         }
     }
 }
@@ -69,18 +67,12 @@ impl From<Rejection> for ApiError {
 impl From<customer::Rejection> for ApiError {
     fn from(rejection: customer::Rejection) -> Self {
         let errors = match &rejection {
-            customer::Rejection::DocumentsMissing(missing) => missing.iter().copied().map(missing_document).collect(),
+            customer::Rejection::DocumentsMissing(missing) => {
+                missing.iter().map(|one| FieldError::new(one.as_str(), "missing", "has not been uploaded")).collect()
+            }
             _ => Vec::new(),
         };
         Self::Conflict(rejection.code(), sentence(&rejection.to_string()), errors)
-    }
-}
-
-fn missing_document(document: customer::Missing) -> FieldError {
-    FieldError {
-        field: document.as_str().to_owned(),
-        code: "missing".into(),
-        message: "has not been uploaded".to_owned(),
     }
 }
 
@@ -103,9 +95,9 @@ impl From<InitiateError> for ApiError {
             InitiateError::ChainAway => Self::Unavailable(Away::Chain, reason.into()),
             InitiateError::ChainPaused(_) => Self::Unavailable(Away::ChainPaused, reason.into()),
             InitiateError::PspPaused => Self::psp_paused(),
-            InitiateError::AboveSendLimit(_) => Self::Conflict("above_send_limit", sentence(&reason), Vec::new()),
-            InitiateError::RecipientBlocked => Self::Conflict("wallet_blocked", sentence(&reason), Vec::new()),
-            InitiateError::RecipientInReview => Self::Conflict("wallet_in_review", sentence(&reason), Vec::new()),
+            InitiateError::AboveSendLimit(_) => Self::conflict("above_send_limit", sentence(&reason)),
+            InitiateError::RecipientBlocked => Self::conflict("wallet_blocked", sentence(&reason)),
+            InitiateError::RecipientInReview => Self::conflict("wallet_in_review", sentence(&reason)),
             InitiateError::ScreeningAway => Self::Unavailable(Away::Screening, reason.into()),
             InitiateError::CustomerRequired => {
                 Self::field("customer_id", "required", "is required by this account's settings")
@@ -130,9 +122,7 @@ impl From<CommandError<Rejection>> for ApiError {
 impl From<CommandError<outbound::Rejection>> for ApiError {
     fn from(error: CommandError<outbound::Rejection>) -> Self {
         match error {
-            CommandError::Rejected(rejection) => {
-                Self::Conflict(rejection.code(), sentence(&rejection.to_string()), Vec::new())
-            }
+            CommandError::Rejected(rejection) => Self::conflict(rejection.code(), sentence(&rejection.to_string())),
             error => of_command(&error, "sending", Away::OutboundTransfer),
         }
     }
@@ -148,23 +138,17 @@ fn of_command<R: Error + 'static>(error: &CommandError<R>, what: &'static str, q
         CommandError::IdempotencyKeyTaken => ApiError::IdempotencyRunning,
         CommandError::TokenUnavailable { .. } => ApiError::TokenUnavailable(sentence(&reason)),
         CommandError::Busy => ApiError::Unavailable(Away::Capacity, reason.into()),
-        CommandError::InsufficientBalance => insufficient_balance(),
-        CommandError::AboveDailyLimit => above_daily_limit(),
-        CommandError::AboveSendLimit(_) => ApiError::Conflict("above_send_limit", sentence(&reason), Vec::new()),
+        CommandError::InsufficientBalance => {
+            ApiError::conflict("insufficient_balance", "The available balance on this chain is too small.")
+        }
+        CommandError::AboveDailyLimit => {
+            ApiError::conflict("above_daily_limit", "The daily send limit is reached; it resets at midnight UTC.")
+        }
+        CommandError::AboveSendLimit(_) => ApiError::conflict("above_send_limit", sentence(&reason)),
         CommandError::Rejected(_) => ApiError::internal(reason),
         CommandError::Unavailable(_) => ApiError::Unavailable(Away::Database, reason.into()),
         CommandError::Unknown(_) => ApiError::TimedOut,
     }
-}
-
-fn insufficient_balance() -> ApiError {
-    let detail = "The available balance on this chain is too small.";
-    ApiError::Conflict("insufficient_balance", detail.to_owned(), Vec::new())
-}
-
-fn above_daily_limit() -> ApiError {
-    let detail = "The daily send limit is reached; it resets at midnight UTC.";
-    ApiError::Conflict("above_daily_limit", detail.to_owned(), Vec::new())
 }
 
 /// Returns `text` with a capital letter and a full stop.

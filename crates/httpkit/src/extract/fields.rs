@@ -23,8 +23,8 @@ impl Fault {
         Self { code: code.into(), message: message.into() }
     }
 
-    fn of(self, field: impl Into<String>) -> FieldError {
-        FieldError { field: field.into(), code: self.code, message: self.message.into_owned() }
+    pub(super) fn of(self, field: impl Into<String>) -> FieldError {
+        FieldError::new(field, self.code, self.message)
     }
 }
 
@@ -143,12 +143,6 @@ impl<'a> Fields<'a> {
     /// Records a fault of a field.
     pub fn fault(&self, name: &str, fault: Fault) {
         self.faults.borrow_mut().push(fault.of(self.name_of(name)));
-    }
-
-    /// Returns an error that names every fault, if there is one.
-    pub fn faults(&self) -> Result<(), ApiError> {
-        let faults = self.faults.borrow();
-        if faults.is_empty() { Ok(()) } else { Err(ApiError::Validation(faults.clone())) }
     }
 
     /// Returns the value if there was no fault, else an error that names every fault.

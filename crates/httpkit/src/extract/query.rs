@@ -2,6 +2,7 @@
 //! once.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 
 use axum::extract::FromRequestParts;
 use axum::http::Uri;
@@ -71,14 +72,37 @@ impl QueryFields {
         PageQuery { limit, offset }
     }
 
+    /// Reads `limit` and `offset` as the last parameters. Returns an error that names every fault, if there is one.
+    pub fn finish_page(mut self) -> Result<PageQuery, ApiError> {
+        let page = self.page();
+        self.finish().map(|()| page)
+    }
+
+    /// Like [`Self::finish_page`], for a list with a cursor: with `after`, there must be no `offset`.
+    pub fn finish_page_after<T>(mut self, after: Option<&T>) -> Result<PageQuery, ApiError> {
+        let page = self.page();
+        if after.is_some() && page.offset > 0 {
+            self.fault("offset", Fault::new("not_with_after", "cannot be combined with `after`"));
+        }
+        self.finish().map(|()| page)
+    }
+
     /// Records a fault of a parameter.
     pub fn fault(&mut self, name: &str, fault: Fault) {
-        self.faults.push(FieldError { field: name.to_owned(), code: fault.code, message: fault.message.into_owned() });
+        self.faults.push(fault.of(name));
     }
 
     /// Returns an error that names every fault, if there is one.
     pub fn finish(self) -> Result<(), ApiError> {
         if self.faults.is_empty() { Ok(()) } else { Err(ApiError::BadParameters(self.faults)) }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for QueryFields {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self::of(&parts.uri))
     }
 }
 
@@ -101,8 +125,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
             if rejection.status().is_server_error() {
                 return ApiError::internal("a handler's path parameters do not match its route");
             }
-            let message = "must be UTF-8, percent-encoded".to_owned();
-            ApiError::BadParameters(vec![FieldError { field: "path".to_owned(), code: "not_utf8".into(), message }])
+            ApiError::parameter("path", "not_utf8", "must be UTF-8, percent-encoded")
         })
     }
 }

@@ -46,7 +46,11 @@ pub fn script_policy(style: &str, script: &str, form_action: &str) -> HeaderValu
         source(style),
         source(script)
     );
-    HeaderValue::from_str(&policy).expect("base64 and policy keywords are valid header text")
+    header(&policy)
+}
+
+fn header(policy: &str) -> HeaderValue {
+    HeaderValue::from_str(policy).expect("base64 and policy keywords are valid header text")
 }
 
 /// Response with a page. Its policy forbids scripts, frames, forms and external resources.
@@ -64,10 +68,15 @@ fn respond_within(form_action: &str, status: StatusCode, page: String) -> Respon
     let policy = format!(
         "default-src 'none'; style-src {style}; base-uri 'none'; form-action {form_action}; frame-ancestors 'none'"
     );
+    respond_under(header(&policy), status, page)
+}
+
+/// The same for a page with a content security policy of its own.
+pub fn respond_under(policy: HeaderValue, status: StatusCode, page: String) -> Response {
     let mut response = (status, page).into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    headers.extend(HeaderValue::from_str(&policy).map(|policy| (CONTENT_SECURITY_POLICY, policy)));
+    headers.insert(CONTENT_SECURITY_POLICY, policy);
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert(HeaderName::from_static("x-robots-tag"), HeaderValue::from_static("noindex, nofollow"));
     response

@@ -95,7 +95,7 @@ pub(super) mod tests {
     use sea_orm::{DbBackend, IntoActiveModel, QueryTrait};
 
     use super::*;
-    use crate::writer::tests::Env;
+    use crate::writer::tests::{Env, attempt_of, chain_tx};
 
     pub(in crate::chain) const OLD: &str = "0x00000000000000000000000000000000000000aa";
     const NEW: &str = "0x00000000000000000000000000000000000000bb";
@@ -104,30 +104,18 @@ pub(super) mod tests {
 
     fn attempt(sender: &str, nonce: i64) -> chain_tx_attempts::Model {
         let place = if sender == NEW { nonce + BEFORE } else { nonce };
-        chain_tx_attempts::Model {
-            tx_hash: format!("0x{place:064x}"),
-            chain: "base".to_owned(),
-            sender: sender.to_owned(),
-            nonce,
-            raw: "0x".to_owned(),
-            max_fee_per_gas: "1".to_owned(),
-            max_priority_fee_per_gas: "1".to_owned(),
-            created_at: place,
-        }
+        let (tx_hash, sender) = (format!("0x{place:064x}"), sender.to_owned());
+        chain_tx_attempts::Model { tx_hash, sender, created_at: place, ..attempt_of(nonce) }
     }
 
     pub(in crate::chain) fn tx(sender: &str, nonce: i64, status: &str) -> chain_txs::Model {
         chain_txs::Model {
             id: nonce + 1,
-            chain: "base".to_owned(),
             sender: sender.to_owned(),
-            nonce,
-            to_address: OLD.to_owned(),
             input: "0x1234".to_owned(),
-            gas_limit: 1,
             status: status.to_owned(),
             block_number: Some(nonce),
-            ..chain_txs::Model::default()
+            ..chain_tx(nonce)
         }
     }
 

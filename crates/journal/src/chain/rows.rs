@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use crate::lists::{text_list, texts_of};
 use payferry_domain::payment::{BlockRef, ObservedTransfer, Presence, TransferKey};
 use payferry_domain::{Address, Amount, Chain, Hash32, PaymentId, Timestamp, Token};
-use payferry_entities::{Database, chain_cursors, chain_headers, transfers};
-use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, Statement};
+use payferry_entities::{Database, chain_cursors, chain_headers, query_all, transfers};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder};
 
 use super::cursor::{Known, Link};
 
@@ -159,8 +159,7 @@ pub async fn first_block_times(
     let mut times = HashMap::new();
     for hashes in hashes.chunks(LOOKUP_ADDRESSES_MAX) {
         let values = [chain.as_str().into(), text_list(hashes)?];
-        let statement = Statement::from_sql_and_values(database.backend(), &sql, values);
-        for row in database.reader().query_all_raw(statement).await? {
+        for row in query_all(database.reader(), &sql, values).await? {
             let key = (row.try_get_by_index(0)?, row.try_get_by_index(1)?);
             times.insert(key, Timestamp(row.try_get_by_index(2)?));
         }

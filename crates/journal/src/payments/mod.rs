@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 mod unapplied;
-mod units;
+mod writes;
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -15,18 +15,15 @@ use std::ops::RangeInclusive;
 use crate::lists::{text_list, texts_of};
 use payferry_domain::payment::Payment;
 use payferry_domain::{Address, Chain, PaymentId};
-use payferry_entities::{Database, payments, transfers};
+use payferry_entities::{Database, find_all, payments, query_all, transfers};
 use sea_orm::sea_query::{Expr, ExprTrait};
-use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, QueryFilter, QueryOrder, QueryResult, Statement,
-    TryGetableMany, Value,
-};
+use sea_orm::{ColumnTrait, DbBackend, EntityTrait, QueryFilter, QueryOrder, QueryResult, TryGetableMany, Value};
 use serde::Serialize;
 
 pub use payferry_entities::StoreError;
 pub use unapplied::Unapplied;
-pub(crate) use units::new_event;
-pub use units::{RequestRows, SET_ASIDE, applied_write, initiation_write, transition_write};
+pub(crate) use writes::new_event;
+pub use writes::{RequestRows, SET_ASIDE, applied_write, initiation_write, transition_write};
 
 /// Maximum number of payments per lookup statement.
 const LOOKUP_PAYMENTS_MAX: usize = 512;
@@ -189,8 +186,7 @@ async fn rows_of<R: TryGetableMany, const N: usize>(
     sql: &str,
     values: [Value; N],
 ) -> Result<Vec<R>, StoreError> {
-    let query = Statement::from_sql_and_values(database.backend(), sql, values);
-    let rows = database.reader().query_all_raw(query).await?;
+    let rows = query_all(database.reader(), sql, values).await?;
     Ok(rows.iter().map(QueryResult::try_get_many_by_index).collect::<Result<_, _>>()?)
 }
 
@@ -230,8 +226,7 @@ pub async fn set_aside_of(
         chains.join(", ")
     );
     let values = [id.to_string().into(), i64::try_from(limit).unwrap_or(i64::MAX).into()];
-    let page = Statement::from_sql_and_values(database.backend(), sql, values);
-    Ok(transfers::Entity::find().from_raw_sql(page).all(database.reader()).await?)
+    Ok(find_all(database.reader(), &sql, values).await?)
 }
 
 const UNAPPLIED: &str = "SELECT * FROM (SELECT transfers.*, ROW_NUMBER() OVER \
@@ -259,8 +254,7 @@ pub async fn unapplied_on(
         tx_hash.into(),
         i64::try_from(limit).unwrap_or(i64::MAX).into(),
     ];
-    let page = Statement::from_sql_and_values(database.backend(), UNAPPLIED, values);
-    Ok(transfers::Entity::find().from_raw_sql(page).all(database.reader()).await?)
+    Ok(find_all(database.reader(), UNAPPLIED, values).await?)
 }
 
 /// Every transfer that these payments have not applied, oldest block first. Without a limit: the caller must know all

@@ -20,7 +20,7 @@ type Answer = Result<Vec<transfers::Model>, StoreError>;
 #[derive(Debug)]
 pub struct Unapplied {
     database: Database,
-    asked: Mutex<Vec<(PaymentId, oneshot::Sender<Answer>)>>,
+    requests: Mutex<Vec<(PaymentId, oneshot::Sender<Answer>)>>,
     /// Allows one read at a time.
     turns: Semaphore,
 }
@@ -28,14 +28,14 @@ pub struct Unapplied {
 impl Unapplied {
     /// Reads from this database.
     pub fn new(database: Database) -> Self {
-        Self { database, asked: Mutex::default(), turns: Semaphore::new(1) }
+        Self { database, requests: Mutex::default(), turns: Semaphore::new(1) }
     }
 
     /// Every recorded transfer that this payment has not applied, oldest block first.
     pub async fn of(&self, id: PaymentId) -> Answer {
         loop {
             let (answer, mut answered) = oneshot::channel();
-            self.asked.lock().push((id, answer));
+            self.requests.lock().push((id, answer));
             let turn = tokio::select! {
                 biased;
                 // An error means that the task that was reading for this request ended: ask again.
@@ -47,8 +47,8 @@ impl Unapplied {
             };
             // Let other payments that were notified at the same time add their requests first.
             tokio::task::yield_now().await;
-            let asked = mem::take(&mut *self.asked.lock());
-            self.answer(asked).await;
+            let requests = mem::take(&mut *self.requests.lock());
+            self.answer(requests).await;
             drop(turn);
             if let Ok(answer) = answered.try_recv() {
                 return answer;
@@ -56,8 +56,8 @@ impl Unapplied {
         }
     }
 
-    async fn answer(&self, asked: Vec<(PaymentId, oneshot::Sender<Answer>)>) {
-        let ids: Vec<PaymentId> = asked.iter().map(|(id, _)| *id).collect();
+    async fn answer(&self, requests: Vec<(PaymentId, oneshot::Sender<Answer>)>) {
+        let ids: Vec<PaymentId> = requests.iter().map(|(id, _)| *id).collect();
         let mut found = unapplied_of(&self.database, &ids).await.map(|rows| {
             let mut found: HashMap<String, Vec<transfers::Model>> = HashMap::new();
             for row in rows {
@@ -65,7 +65,7 @@ impl Unapplied {
             }
             found
         });
-        for (id, answer) in asked {
+        for (id, answer) in requests {
             let rows = match &mut found {
                 Ok(found) => Ok(found.get(&id.to_string()).cloned().unwrap_or_default()),
                 Err(error) => Err(error.clone()),

@@ -76,7 +76,7 @@ pub async fn withdrawal_wallet(
     now: Timestamp,
 ) -> Result<Option<Address>, WalletError> {
     let wallets = load(database.reader(), psp_id, now).await?;
-    let current = |chain: Option<Chain>| wallets.get(&chain).and_then(|standing| standing.current);
+    let current = |chain: Option<Chain>| wallets.get(&chain).and_then(|state| state.current);
     Ok(current(Some(chain)).or_else(|| current(None)).map(|wallet| wallet.address))
 }
 
@@ -92,8 +92,8 @@ pub async fn load(connection: &impl ConnectionTrait, psp_id: PspId, now: Timesta
         let (chain, set) = read(&row).ok_or_else(|| WalletError::Unreadable(row.psp_id.clone()))?;
         by_chain.entry(chain).or_default().push(set);
     }
-    let standing = by_chain.into_iter().map(|(chain, sets)| (chain, standing(&sets, now)));
-    Ok(standing.filter(|(_, standing)| *standing != WalletState::default()).collect())
+    let states = by_chain.into_iter().map(|(chain, sets)| (chain, wallet_state(&sets, now)));
+    Ok(states.filter(|(_, state)| *state != WalletState::default()).collect())
 }
 
 /// Changes a wallet in a transaction that the caller commits, and returns its new state. A new change replaces a
@@ -164,7 +164,7 @@ fn read(row: &withdrawal_wallets::Model) -> Option<(Option<Chain>, Setting)> {
 
 /// Returns the state after these settings, in order. A setting that was still pending when the next one was made never
 /// takes effect.
-fn standing(sets: &[Setting], now: Timestamp) -> WalletState {
+fn wallet_state(sets: &[Setting], now: Timestamp) -> WalletState {
     let mut current = None;
     for (index, set) in sets.iter().enumerate() {
         let until = sets.get(index + 1).map_or(now, |next| next.set_at);
@@ -191,8 +191,8 @@ mod tests {
         Setting { address, effective_at: at(hours + delay_hours), set_at: at(hours) }
     }
 
-    fn told(sets: &[Setting], hours: i64) -> (Option<u8>, Option<u8>) {
-        let WalletState { current, pending } = standing(sets, at(hours));
+    fn wallets_at(sets: &[Setting], hours: i64) -> (Option<u8>, Option<u8>) {
+        let WalletState { current, pending } = wallet_state(sets, at(hours));
         let byte = |wallet: Option<PspWallet>| wallet.map(|wallet| wallet.address.0[0]);
         (byte(current), byte(pending))
     }
@@ -200,32 +200,32 @@ mod tests {
     #[test]
     fn a_wallet_takes_effect_after_its_delay() {
         let first = [set(1, 0, 24)];
-        assert_eq!(told(&[], 0), (None, None));
-        assert_eq!(told(&first, 23), (None, Some(1)));
-        assert_eq!(told(&first, 24), (Some(1), None));
+        assert_eq!(wallets_at(&[], 0), (None, None));
+        assert_eq!(wallets_at(&first, 23), (None, Some(1)));
+        assert_eq!(wallets_at(&first, 24), (Some(1), None));
     }
 
     #[test]
     fn the_previous_wallet_applies_until_the_next_takes_effect() {
         let changed = [set(1, 0, 24), set(2, 30, 24)];
-        assert_eq!(told(&changed, 53), (Some(1), Some(2)));
-        assert_eq!(told(&changed, 54), (Some(2), None));
+        assert_eq!(wallets_at(&changed, 53), (Some(1), Some(2)));
+        assert_eq!(wallets_at(&changed, 54), (Some(2), None));
     }
 
     #[test]
     fn a_replaced_change_never_takes_effect() {
         let given_up = [set(1, 0, 0), set(2, 1, 24), set(3, 2, 24)];
         for hours in [2, 24, 25] {
-            assert_eq!(told(&given_up, hours), (Some(1), Some(3)), "{hours}");
+            assert_eq!(wallets_at(&given_up, hours), (Some(1), Some(3)), "{hours}");
         }
-        assert_eq!(told(&given_up, 26), (Some(3), None));
+        assert_eq!(wallets_at(&given_up, 26), (Some(3), None));
         // Setting the current wallet again cancels a pending change.
-        assert_eq!(told(&[set(1, 0, 0), set(2, 1, 24), set(1, 2, 0)], 50), (Some(1), None));
+        assert_eq!(wallets_at(&[set(1, 0, 0), set(2, 1, 24), set(1, 2, 0)], 50), (Some(1), None));
     }
 
     #[test]
     fn removing_a_wallet_is_immediate_and_cancels_a_pending_change() {
-        assert_eq!(told(&[set(1, 0, 0), set(2, 1, 24), set(0, 2, 0)], 50), (None, None));
-        assert_eq!(told(&[set(1, 0, 0), set(0, 1, 0), set(1, 2, 24)], 3), (None, Some(1)));
+        assert_eq!(wallets_at(&[set(1, 0, 0), set(2, 1, 24), set(0, 2, 0)], 50), (None, None));
+        assert_eq!(wallets_at(&[set(1, 0, 0), set(0, 1, 0), set(1, 2, 24)], 3), (None, Some(1)));
     }
 }

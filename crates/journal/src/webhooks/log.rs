@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use payferry_domain::payment::{EventName, EventPattern};
 use payferry_domain::{PspId, Timestamp};
-use payferry_entities::{Database, deliveries, delivery_attempts, events};
+use payferry_entities::{Database, deliveries, delivery_attempts, events, query_all};
 use sea_orm::sea_query::{Expr, ExprTrait as _};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QueryResult,
-    QuerySelect, Statement,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QueryResult, QuerySelect,
 };
 
 use crate::writer::DELIVERY_RETRIES_MAX;
@@ -53,11 +52,11 @@ pub async fn undelivered(
     limit: u64,
     offset: u64,
 ) -> Result<(u64, Vec<LogEntry>), DbErr> {
-    let stuck = deliveries::Entity::find()
+    let waiting = deliveries::Entity::find()
         .filter(deliveries::Column::PspId.eq(psp.to_string()))
         .filter(deliveries::Column::Status.is_in(["queued", "failed", "exhausted"]));
-    let total = stuck.clone().count(database.reader()).await?;
-    let page = stuck.order_by_asc(deliveries::Column::Position).limit(limit).offset(offset);
+    let total = waiting.clone().count(database.reader()).await?;
+    let page = waiting.order_by_asc(deliveries::Column::Position).limit(limit).offset(offset);
     let rows = page.all(database.reader()).await?;
     Ok((total, complete(database, rows).await?))
 }
@@ -138,9 +137,8 @@ pub async fn choose(
             names.join(", ")
         );
         let values = [psp.to_string().into(), from.into(), to.into()];
-        let rows = database.reader().query_all_raw(Statement::from_sql_and_values(database.backend(), sql, values));
-        let row = |row: &QueryResult| Ok::<(String, i64), DbErr>((row.try_get_by_index(0)?, row.try_get_by_index(1)?));
-        rows.await?.iter().map(row).collect::<Result<Vec<_>, _>>()
+        let rows = query_all(database.reader(), &sql, values).await?;
+        rows.iter().map(QueryResult::try_get_many_by_index).collect::<Result<Vec<(String, i64)>, _>>()
     };
     let mut found = between(from.as_millis(), to.as_millis(), format!("LIMIT {}", REDELIVERED_MAX + 1)).await?;
     let mut continue_from = None;

@@ -27,7 +27,8 @@ const BATCH_PAUSE: Duration = Duration::from_millis(100);
 const DAY_SECS: i64 = 24 * 3_600;
 
 payferry_runtime::metrics! {
-    Counter PRUNED = "payferry_pruned_rows_total", "Rows deleted because they were old, by table.";
+    Counter PRUNED = "payferry_pruned_rows_total", "Rows deleted because they were old, by table.",
+        exported by "table" in ["events", "deliveries", "delivery_attempts"];
 }
 
 /// Retention period of events.
@@ -81,9 +82,6 @@ impl Pruned {
 /// Deletes old events at this pace, while the future is polled.
 pub async fn prune_on(database: Database, clock: Clock, retention: Retention, pace: Pace) {
     describe();
-    for table in ["events", "deliveries", "delivery_attempts"] {
-        PRUNED.register(&[("table", table)]);
-    }
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + pace.first, pace.every);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

@@ -95,7 +95,8 @@ pub(crate) struct Submitted {
 }
 
 /// Handle to the journal. Clones share the queues.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Journal {{ stats: {:?}, .. }}", self.stats())]
 pub struct Journal {
     transitions: mpsc::Sender<Submitted>,
     initiations: mpsc::Sender<Submitted>,
@@ -129,7 +130,7 @@ impl Journal {
             observer,
             wakes: Arc::default(),
             // A commit of the previous process may still be in progress.
-            is_wary: AtomicBool::new(true),
+            outcome_unknown: AtomicBool::new(true),
             closing: CancellationToken::new(),
             closed: CancellationToken::new(),
             #[cfg(test)]
@@ -224,12 +225,6 @@ impl Journal {
     }
 }
 
-impl fmt::Debug for Journal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Journal").field("stats", &self.stats()).finish_non_exhaustive()
-    }
-}
-
 fn stopped() -> JournalError {
     JournalError::Unavailable("the journal is closed".to_owned())
 }
@@ -293,6 +288,8 @@ impl CommitSubscriptions {
 }
 
 /// A subscription to commits about a subject. Subscribe first, then read, so that nothing is missed.
+#[derive(derive_more::Debug)]
+#[debug("Wake {{ subject: {subject:?}, .. }}")]
 pub struct Wake {
     receiver: watch::Receiver<()>,
     subject: String,
@@ -305,12 +302,6 @@ impl Wake {
     pub async fn woken(&mut self) {
         // The sender exists as long as this subscription.
         let _ = self.receiver.changed().await;
-    }
-}
-
-impl fmt::Debug for Wake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wake").field("subject", &self.subject).finish_non_exhaustive()
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Preconditions {
     pub(super) lost: BTreeMap<usize, JournalError>,
     /// Failed writes that failed because an earlier write reserved the funds. If that write is not committed, they have
     /// not failed.
-    pub(super) outdone: HashSet<usize>,
+    pub(super) lost_reservations: HashSet<usize>,
     /// Row ids of the transactions of submissions, by the position of the write.
     pub(super) chain_tx_ids: HashMap<usize, i64>,
 }
@@ -188,7 +188,7 @@ impl Writer<'_> {
                 if !preconditions.lost.contains_key(&place) {
                     promised.insert(&reserve.psp_id);
                 } else if promised.contains(reserve.psp_id.as_str()) {
-                    preconditions.outdone.insert(place);
+                    preconditions.lost_reservations.insert(place);
                 }
             }
             waiting = rest;

@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use payferry_entities::{Database, DatabaseFailure};
 use payferry_runtime::observe::{ActorKind, ActorMetrics, ActorRegistry, panic_text};
-use payferry_runtime::supervise::RestartPause;
+use payferry_runtime::supervise::{RestartPause, doubled};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::observer::{CommitObserver, Quiet};
+use super::preconditions::Preconditions;
 use super::queue::Queues;
 use super::statements::Statements;
 use super::stats::Counters;
-use super::write::{Attempt, FailedPreconditions, attempt, outwait};
+use super::write::{Attempt, attempt, outwait};
 use super::{CommitSubscriptions, JournalError, JournalWrite, NAME, Submitted};
 
 /// Maximum number of retries because of another writer.
@@ -46,7 +47,7 @@ pub(super) struct Shared {
     /// Subscribers of commits.
     pub(super) wakes: Arc<CommitSubscriptions>,
     /// True if an earlier commit may still be in progress.
-    pub(super) is_wary: AtomicBool,
+    pub(super) outcome_unknown: AtomicBool,
     /// Metrics of the journal itself.
     pub(super) own: Arc<ActorMetrics>,
     /// Cancelled to request a flush and stop.
@@ -135,7 +136,7 @@ impl Shared {
         let since = Instant::now();
         let mut contended = 0;
         let mut away = 0;
-        let mut outdone = LostReservations::default();
+        let mut lost_reservations = LostReservations::default();
         while !part.is_empty() {
             let begun = Instant::now();
             let attempt = self.attempt(&part).await;
@@ -152,13 +153,13 @@ impl Shared {
                         // The caller may have stopped waiting; the commit remains valid.
                         let _ = submitted.answer.send(Ok(receipt));
                     }
-                    for (submitted, error) in outdone.losers.drain(..) {
+                    for (submitted, error) in lost_reservations.rejected.drain(..) {
                         self.lose(submitted, error);
                     }
                 }
-                Attempt::Lost(losers) => {
+                Attempt::Lost(rejected) => {
                     let lost;
-                    (part, lost) = outdone.part(part, losers);
+                    (part, lost) = lost_reservations.part(part, rejected);
                     for (submitted, error) in lost {
                         self.lose(submitted, error);
                     }
@@ -166,45 +167,45 @@ impl Shared {
                 Attempt::Failed(DatabaseFailure::Contention, error) => {
                     if since.elapsed() >= CONTENTION_PATIENCE {
                         // Another writer blocks the database for a long time, so the callers get an error.
-                        tracing::error!(%error, units = part.len(), "another writer blocks the journal's database");
-                        return self.give_up(part, outdone, error.to_string());
+                        tracing::error!(%error, writes = part.len(), "another writer blocks the journal's database");
+                        return self.give_up(part, lost_reservations, error.to_string());
                     }
                     if contended == CONTENTION_RETRIES_MAX {
                         self.refuse(part, &JournalError::Unavailable(error.to_string()));
-                        return Part::Left(outdone.left());
+                        return Part::Left(lost_reservations.left());
                     }
-                    self.try_again_in(RETRY_WAIT * 2_u32.pow(contended)).await;
+                    self.try_again_in(doubled(RETRY_WAIT, Duration::MAX, contended)).await;
                     contended += 1;
                 }
                 Attempt::Failed(DatabaseFailure::Away, error) => {
                     if away == AWAY_RETRIES_MAX {
-                        tracing::error!(%error, units = part.len(), "the journal's database is unavailable");
-                        return self.give_up(part, outdone, error.to_string());
+                        tracing::error!(%error, writes = part.len(), "the journal's database is unavailable");
+                        return self.give_up(part, lost_reservations, error.to_string());
                     }
-                    self.try_again_in(RETRY_WAIT * 2_u32.pow(away)).await;
+                    self.try_again_in(doubled(RETRY_WAIT, Duration::MAX, away)).await;
                     away += 1;
                 }
                 Attempt::Failed(DatabaseFailure::Request, error) => {
                     if part.len() == 1 {
                         self.counters.refused.add(1);
                         self.refuse(part, &JournalError::Refused(error.to_string()));
-                        return Part::Left(outdone.left());
+                        return Part::Left(lost_reservations.left());
                     }
                     // At least one write is invalid: try each half separately.
                     let second = part.split_off(part.len() / 2);
-                    return Part::Left([part, second].into_iter().chain(outdone.left()).collect());
+                    return Part::Left([part, second].into_iter().chain(lost_reservations.left()).collect());
                 }
                 Attempt::Unknown(error) => {
-                    self.is_wary.store(true, Ordering::Release);
+                    self.outcome_unknown.store(true, Ordering::Release);
                     self.observer.outcome_unknown();
                     self.wakes.committed(&part);
-                    tracing::error!(%error, units = part.len(), "the outcome of a commit of the journal is unknown");
+                    tracing::error!(%error, writes = part.len(), "the outcome of a commit of the journal is unknown");
                     self.refuse(part, &JournalError::Unknown(error.to_string()));
-                    return Part::Left(outdone.left());
+                    return Part::Left(lost_reservations.left());
                 }
             }
         }
-        Part::Left(outdone.left())
+        Part::Left(lost_reservations.left())
     }
 
     async fn try_again_in(&self, wait: Duration) {
@@ -213,8 +214,8 @@ impl Shared {
     }
 
     /// Fails all writes because the database is unavailable.
-    fn give_up(&self, part: Vec<Submitted>, outdone: LostReservations, reason: String) -> Part {
-        for part in [part].into_iter().chain(outdone.left()) {
+    fn give_up(&self, part: Vec<Submitted>, lost_reservations: LostReservations, reason: String) -> Part {
+        for part in [part].into_iter().chain(lost_reservations.left()) {
             self.refuse(part, &JournalError::Unavailable(reason.clone()));
         }
         Part::Away(reason)
@@ -249,11 +250,11 @@ impl Shared {
             return faulted;
         }
         // Events of an earlier commit have lower positions in the feed and must not appear after those of this group.
-        if self.is_wary.load(Ordering::Acquire) {
+        if self.outcome_unknown.load(Ordering::Acquire) {
             if let Err(error) = outwait(&self.database, "events").await {
                 return Attempt::Failed(DatabaseFailure::of(&error), error);
             }
-            self.is_wary.store(false, Ordering::Release);
+            self.outcome_unknown.store(false, Ordering::Release);
         }
         attempt(&self.database, &self.statements, &writes).await
     }
@@ -284,30 +285,26 @@ enum Part {
 /// committed, and are retried otherwise.
 #[derive(Default)]
 struct LostReservations {
-    losers: Vec<(Submitted, JournalError)>,
+    rejected: Vec<(Submitted, JournalError)>,
     again: Vec<Submitted>,
 }
 
 impl LostReservations {
     /// Separates the writes to attempt again from those that have finally failed.
-    fn part(
-        &mut self,
-        part: Vec<Submitted>,
-        losers: FailedPreconditions,
-    ) -> (Vec<Submitted>, Vec<(Submitted, JournalError)>) {
-        let FailedPreconditions { mut lost, outdone } = losers;
+    fn part(&mut self, part: Vec<Submitted>, found: Preconditions) -> (Vec<Submitted>, Vec<(Submitted, JournalError)>) {
+        let Preconditions { mut lost, lost_reservations, .. } = found;
         // A reservation of the previous attempt is not made, and it may have been the reason for these failures.
         if part
             .iter()
             .enumerate()
             .any(|(place, submitted)| lost.contains_key(&place) && submitted.write.reserve().is_some())
         {
-            self.again.extend(self.losers.drain(..).map(|(submitted, _)| submitted));
+            self.again.extend(self.rejected.drain(..).map(|(submitted, _)| submitted));
         }
         let (mut kept, mut answered) = (Vec::with_capacity(part.len()), Vec::new());
         for (place, submitted) in part.into_iter().enumerate() {
             match lost.remove(&place) {
-                Some(error) if outdone.contains(&place) => self.losers.push((submitted, error)),
+                Some(error) if lost_reservations.contains(&place) => self.rejected.push((submitted, error)),
                 Some(error) => answered.push((submitted, error)),
                 None => kept.push(submitted),
             }
@@ -318,7 +315,7 @@ impl LostReservations {
     /// Returns the writes without a result.
     fn left(self) -> Vec<Vec<Submitted>> {
         let left: Vec<Submitted> =
-            self.again.into_iter().chain(self.losers.into_iter().map(|(submitted, _)| submitted)).collect();
+            self.again.into_iter().chain(self.rejected.into_iter().map(|(submitted, _)| submitted)).collect();
         if left.is_empty() { Vec::new() } else { vec![left] }
     }
 }

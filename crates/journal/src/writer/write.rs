@@ -24,7 +24,7 @@ use super::rows::{
     RefusedRow, SuccessRow,
 };
 use super::statements::Statements;
-use super::{JournalError, JournalWrite, OperationChange, OperationOutcome, Receipt, Renumbering};
+use super::{JournalWrite, OperationChange, OperationOutcome, Receipt, Renumbering};
 use crate::postings::balance_changes;
 
 /// Outcome of an attempt.
@@ -32,18 +32,11 @@ pub(super) enum Attempt {
     /// Committed; one receipt per write.
     Committed(Vec<Receipt>),
     /// Rolled back because some writes failed a precondition. The other writes are valid.
-    Lost(FailedPreconditions),
+    Lost(Preconditions),
     /// Rolled back, or never started.
     Failed(DatabaseFailure, DbErr),
     /// The commit was sent and failed.
     Unknown(DbErr),
-}
-
-/// Writes that failed a precondition, by their position.
-pub(super) struct FailedPreconditions {
-    pub(super) lost: BTreeMap<usize, JournalError>,
-    /// Failed writes that fail only if the other writes are committed.
-    pub(super) outdone: HashSet<usize>,
 }
 
 /// Commits `writes` in one transaction.
@@ -57,7 +50,7 @@ pub(super) async fn attempt(database: &Database, statements: &Statements, writes
     };
     let writer = Writer { backend: database.backend(), transaction: &transaction, statements };
     let written = match writer.check_preconditions(writes).await {
-        Ok(Preconditions { lost, outdone, .. }) if !lost.is_empty() => Ok(Err(FailedPreconditions { lost, outdone })),
+        Ok(results) if !results.lost.is_empty() => Ok(Err(results)),
         Ok(preconditions) => writer.write(writes, preconditions).await.map(Ok),
         Err(error) => Err(error),
     };
@@ -70,9 +63,9 @@ pub(super) async fn attempt(database: &Database, statements: &Statements, writes
             }
             Err(error) => Attempt::Unknown(error),
         },
-        Ok(Err(losers)) => {
+        Ok(Err(rejected)) => {
             roll_back(transaction).await;
-            Attempt::Lost(losers)
+            Attempt::Lost(rejected)
         }
         Err(error) => {
             roll_back(transaction).await;

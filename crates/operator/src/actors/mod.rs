@@ -1,28 +1,20 @@
 //! `/ops/actors`: the supervision tree, the payments of a shard, and one payment, payout or withdrawal.
 
+pub(crate) mod journal;
+pub(crate) mod live;
 pub(crate) mod page;
 pub(crate) mod panel;
+pub(crate) mod quarantine;
 pub(crate) mod tree;
 
 use axum::http::Uri;
-use payferry_accounts::Moment;
-use payferry_actors::System;
 use payferry_actors::observe::ActorSubject;
-use payferry_domain::PspId;
-use payferry_entities::{payments, sendings};
 use payferry_httpkit::{Answer, ApiError, Fault, Path, QueryFields};
-use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_runtime::observe::LOG_ENTRIES_MAX;
-use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 use serde_json::json;
 
-use crate::input::{id_of, limit, payment_id_of};
+use crate::input::{LINES_DEFAULT, LINES_MAX, id_of, limit, payment_id_of};
 use crate::{Operator, outbound, payment as facts};
-
-/// Maximum number of listed payments of a shard, or payouts and withdrawals.
-pub(super) const LINES_MAX: usize = 500;
-/// Number of listed items if the request sets no limit.
-pub(super) const LINES_DEFAULT: usize = 100;
 
 /// Maximum number of quarantined actors next to the tree. `/ops/stuck` lists all of them.
 const QUARANTINED_MAX: usize = 100;
@@ -36,7 +28,7 @@ pub(super) async fn tree(operator: Operator) -> Result<Answer, ApiError> {
         // Quarantined for longest first.
         quarantined: system.given_up(None, QUARANTINED_MAX),
         // Newest first.
-        incidents: system.latest_incidents(LOG_ENTRIES_MAX),
+        incidents: system.log().latest(LOG_ENTRIES_MAX),
         kinds: system.kinds(),
         tree: system.tree(),
     })
@@ -74,17 +66,6 @@ pub(super) async fn one(operator: Operator, Path(id): Path<String>) -> Result<An
     Answer::ok(&facts::record::payment(facts)?)
 }
 
-/// Error for a decision about a quarantined actor, which could not carry it out.
-pub(super) fn quarantined(of: impl Into<ActorSubject>) -> ApiError {
-    let of = of.into();
-    let (word, code) = match of {
-        ActorSubject::Payment(_) => ("payment", "payment_quarantined"),
-        ActorSubject::OutboundTransfer(id) => (id.kind().as_str(), "sending_quarantined"),
-    };
-    let detail = format!("The {word} {of} is quarantined: it has to be released first.");
-    ApiError::Conflict(code, detail, Vec::new())
-}
-
 /// Releases a quarantined payment, payout or withdrawal.
 pub(crate) async fn release(operator: Operator, Path(id): Path<String>) -> Result<Answer, ApiError> {
     let of = actor_subject_of(&id)?;
@@ -92,7 +73,7 @@ pub(crate) async fn release(operator: Operator, Path(id): Path<String>) -> Resul
         ActorSubject::Payment(_) => ("payment", "payment_not_quarantined"),
         ActorSubject::OutboundTransfer(id) => (id.kind().as_str(), "sending_not_quarantined"),
     };
-    if !let_run(&operator, of).await? {
+    if !quarantine::release(&operator, of).await? {
         return Err(ApiError::Conflict(code, format!("The {word} {of} is not quarantined."), Vec::new()));
     }
     let message = format!("The {word} is released");
@@ -100,39 +81,4 @@ pub(crate) async fn release(operator: Operator, Path(id): Path<String>) -> Resul
         ActorSubject::Payment(id) => json!({ "message": message, "payment_id": id }),
         ActorSubject::OutboundTransfer(id) => json!({ "message": message, "sending_id": id }),
     })
-}
-
-/// Releases the actor for the operator. Used by the API and the page. Returns whether it was quarantined.
-pub(crate) async fn let_run(operator: &Operator, of: impl Into<ActorSubject>) -> Result<bool, ApiError> {
-    let (system, of) = (&operator.system, of.into());
-    // Of two concurrent requests, only one releases it and writes an entry.
-    let _turn = operator.releasing.lock().await;
-    let Some(quarantined) = system.quarantine_of(of) else { return Ok(false) };
-    let entry = NewAuditEntry {
-        action: format!("{}.released", of.kind().as_str()),
-        psp_id: psp_of(system, of).await?,
-        subject: of.to_string(),
-        detail: json!({ "quarantined_at": Moment(quarantined.since) }),
-    };
-    audit::append(system.database().writer(), &Actor::Operator, system.clock().now(), vec![entry]).await?;
-    system.release(of);
-    tracing::info!(actor.kind = of.kind().as_str(), actor.name = %of, "operator released {of} from quarantine");
-    Ok(true)
-}
-
-/// Reads the PSP of the actor's row and nothing else, because the actor may be quarantined for a row that cannot be
-/// read.
-async fn psp_of(system: &System, of: ActorSubject) -> Result<Option<PspId>, DbErr> {
-    let reader = system.database().reader();
-    let found: Option<String> = match of {
-        ActorSubject::Payment(id) => {
-            let query = payments::Entity::find().filter(payments::Column::Id.eq(id.to_string()));
-            query.select_only().column(payments::Column::PspId).into_tuple().one(reader).await?
-        }
-        ActorSubject::OutboundTransfer(id) => {
-            let query = sendings::Entity::find().filter(sendings::Column::Id.eq(id.to_string()));
-            query.select_only().column(sendings::Column::PspId).into_tuple().one(reader).await?
-        }
-    };
-    Ok(found.and_then(|id| id.parse().ok()))
 }

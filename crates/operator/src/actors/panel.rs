@@ -12,11 +12,10 @@ use payferry_runtime::observe::{
 use serde::Serialize;
 
 use crate::Operator;
-use crate::actors::{page as permanent, tree};
 use crate::page::words::{
-    Tone, actor_kind, ago, badge, count, grouped, millis, outbound_link, own_name, payment_link, plain,
+    Tone, actor_kind, ago, badge, count, fullest_path, grouped, millis, outbound_link, own_name, payment_link, plain,
 };
-use crate::page::{NavSection, Page, PageRequest, path};
+use crate::page::{NavSection, Page, PageRequest};
 
 /// Milliseconds for which an incident is marked as new.
 const FRESH_MS: i64 = 4_000;
@@ -39,7 +38,7 @@ pub(crate) fn figures(node: &NodeView, now: Timestamp) -> Markup {
 }
 
 const fn supervises(kind: ActorKind) -> bool {
-    matches!(kind, ActorKind::Root | ActorKind::Shard | ActorKind::SendingDesk | ActorKind::WebhookSender)
+    matches!(kind, ActorKind::Root | ActorKind::Shard | ActorKind::OutboundSupervisor | ActorKind::WebhookSender)
 }
 
 /// Mailbox, messages and times.
@@ -107,7 +106,7 @@ pub(crate) fn panel(actor: Option<&One<'_>>, incidents: &[Incident], now: Timest
         section.panel aria-labelledby="actor" {
             header {
                 h2 #actor { "Actor" }
-                @if let Some(actor) = actor { (tree::state(actor.state)) }
+                @if let Some(actor) = actor { (state(actor.state)) }
             }
             @match actor {
                 None => p.none { "Not running: no work is pending. The next event starts it." },
@@ -151,8 +150,8 @@ pub(crate) fn given_up(quarantined: Option<&Quarantine>, here: &str, now: Timest
 }
 
 /// `/ops/view/incidents`: every stored entry.
-pub(crate) async fn show_log(operator: Operator, asked: PageRequest) -> Response {
-    let all = operator.system.latest_incidents(LOG_ENTRIES_MAX);
+pub(crate) async fn show_log(operator: Operator, request: PageRequest) -> Response {
+    let all = operator.system.log().latest(LOG_ENTRIES_MAX);
     let now = operator.system.clock().real_now();
     let body = html! {
         p.crumbs { a href="/ops" { "Overview" } span { "supervision log" } }
@@ -161,7 +160,7 @@ pub(crate) async fn show_log(operator: Operator, asked: PageRequest) -> Response
             @if all.is_empty() { p.none { "Nothing has failed since the service started." } } @else { (log(&all, now)) }
         }
     };
-    asked.answer(&Page::live("Supervision log", NavSection::Overview, body))
+    request.answer(&Page::live("Supervision log", NavSection::Overview, body))
 }
 
 /// Entries in the given order.
@@ -188,11 +187,9 @@ fn who(incident: &Incident) -> Markup {
             // The id includes the kind.
             ActorKind::Payment => (payment_link(name)),
             ActorKind::Sending => (outbound_link(name)),
-            ActorKind::SendingDesk => a href=(path("sendings")) { (kind) },
-            ActorKind::Shard => a href={ (path("shards")) "/" (name) } { (kind) " " (name) },
-            ActorKind::Watcher | ActorKind::Settler => a href={ (path("chains")) "/" (name) } { (kind) " " (name) },
-            ActorKind::Endpoint => { (kind) " " a.mono href={ (path("webhooks")) "/" (name) } { (name) } },
-            of => a href=(permanent::page(of, name)) { (kind) @if let Some(name) = own_name(incident.kind, name) { " " (name) } },
+            of @ ActorKind::OutboundSupervisor => a href=(fullest_path(of, name)) { (kind) },
+            of @ ActorKind::Endpoint => { (kind) " " a.mono href=(fullest_path(of, name)) { (name) } },
+            of => a href=(fullest_path(of, name)) { (kind) @if let Some(name) = own_name(incident.kind, name) { " " (name) } },
         }
     }
 }
@@ -201,6 +198,21 @@ fn action(action: Action) -> Markup {
     match action {
         Action::Restarted => badge("restarted", Tone::Warn),
         Action::Quarantined => badge("quarantined", Tone::Bad),
+    }
+}
+
+pub(crate) fn state(state: NodeState) -> Markup {
+    let (word, tone) = in_words(state);
+    badge(word, tone)
+}
+
+/// State as a word, with its tone.
+pub(super) const fn in_words(state: NodeState) -> (&'static str, Tone) {
+    match state {
+        NodeState::Running => ("running", Tone::Good),
+        NodeState::Restarting => ("restarting", Tone::Warn),
+        NodeState::Quarantined => ("quarantined", Tone::Bad),
+        NodeState::Stopped => ("stopped", Tone::Idle),
     }
 }
 
@@ -227,8 +239,8 @@ mod tests {
             panel(Some(&one), &[], Timestamp(1)).into_string()
         };
         let memory = Memory { version: 3, stale: false, owes: String::new() };
-        let tells = shown(Some(Timestamp(0)), Some(memory));
-        assert!(tells.contains("version 3") && !tells.contains("is busy"), "{tells}");
+        let idle = shown(Some(Timestamp(0)), Some(memory));
+        assert!(idle.contains("version 3") && !idle.contains("is busy"), "{idle}");
         assert!(shown(Some(Timestamp(0)), None).contains("unknown, the actor is busy"));
         assert!(!shown(None, None).contains("is busy"));
     }

@@ -6,9 +6,9 @@ use payferry_actors::observe::TreeView;
 use payferry_domain::Timestamp;
 use payferry_runtime::observe::{ActorFigures, ActorKind, KindView, NodeState, NodeView};
 
-use crate::actors::{page as permanent, panel as actor};
+use crate::actors::panel::{cause, in_words, state};
 use crate::page::path;
-use crate::page::words::{Tone, actor_kind, ago, badge, count, grouped, millis, own_name};
+use crate::page::words::{Tone, actor_kind, ago, badge, count, fullest_path, grouped, millis, own_name};
 
 /// Endpoints shown in the tree. The webhooks page lists all of them.
 const ENDPOINTS_MAX: usize = 6;
@@ -16,7 +16,7 @@ const ENDPOINTS_MAX: usize = 6;
 /// `given_up`: numbers of payments, and of payouts and withdrawals, that are quarantined now. Released ones do not
 /// count.
 pub(crate) fn panel(tree: &TreeView, kinds: &[KindView], given_up: (usize, usize), now: Timestamp) -> Markup {
-    let (payments_given_up, sendings_given_up) = given_up;
+    let (payments_given_up, outbound_given_up) = given_up;
     let root = &tree.root;
     let (shards, others): (Vec<_>, Vec<_>) = root.children.iter().partition(|node| node.kind == ActorKind::Shard);
     let of = |kind| kinds.iter().find(|view| view.kind == kind);
@@ -42,8 +42,8 @@ pub(crate) fn panel(tree: &TreeView, kinds: &[KindView], given_up: (usize, usize
                     (row(root, now, 0))
                     @for node in &others {
                         (row(node, now, 1))
-                        @if node.kind == ActorKind::SendingDesk {
-                            @if let Some(all) = of(ActorKind::Sending) { (total(all, all.live, &very_many(all, sendings_given_up), "payouts and withdrawals", 2)) }
+                        @if node.kind == ActorKind::OutboundSupervisor {
+                            @if let Some(all) = of(ActorKind::Sending) { (total(all, all.live, &very_many(all, outbound_given_up), "payouts and withdrawals", 2)) }
                         }
                         @for child in endpoints(node).into_iter().take(ENDPOINTS_MAX) { (row(child, now, 2)) }
                         @if node.children.len() > ENDPOINTS_MAX {
@@ -70,7 +70,7 @@ fn row(node: &NodeView, now: Timestamp, depth: usize) -> Markup {
         tr id={ "node-" (node.kind.as_str()) "-" (node.name) } data-kind=(node.kind.as_str()) .sub1[depth == 1] .sub2[depth == 2]
             .bad[node.state == NodeState::Quarantined] {
             th scope="row" {
-                a href=(link(node)) { (actor_kind(node.kind)) @if let Some(name) = name { " " (short_name(name)) } }
+                a href=(fullest_path(node.kind, &node.name)) { (actor_kind(node.kind)) @if let Some(name) = name { " " (short_name(name)) } }
             }
             td { (state(node.state)) }
             (figures(&node.figures))
@@ -89,11 +89,11 @@ fn endpoints(sender: &NodeView) -> Vec<&NodeView> {
 /// States of the actors that differ from the normal state, each with its count.
 fn each(nodes: &[&NodeView]) -> Markup {
     let states = [NodeState::Restarting, NodeState::Quarantined, NodeState::Stopped];
-    let troubled = states.map(|state| (state, nodes.iter().filter(|node| node.state == state).count()));
-    let troubled: Vec<_> = troubled.into_iter().filter(|(_, number)| *number > 0).collect();
+    let abnormal = states.map(|state| (in_words(state), nodes.iter().filter(|node| node.state == state).count()));
+    let abnormal: Vec<_> = abnormal.into_iter().filter(|(_, number)| *number > 0).collect();
     html! {
-        @for (state, number) in &troubled { (badge(&format!("{number} {}", state_word(*state)), tone(*state))) " " }
-        @if troubled.is_empty() && !nodes.is_empty() { (state(NodeState::Running)) }
+        @for ((word, tone), number) in &abnormal { (badge(&format!("{number} {word}"), *tone)) " " }
+        @if abnormal.is_empty() && !nodes.is_empty() { (state(NodeState::Running)) }
     }
 }
 
@@ -135,7 +135,7 @@ fn restarts(node: &NodeView, now: Timestamp) -> Markup {
         @match &node.last_failure {
             Some(failure) => {
                 span.warn-ink title=(failure.reason) { (count(node.restarts)) }
-                br; small.wide { (actor::cause(failure.cause)) ", " (ago(failure.at, now)) }
+                br; small.wide { (cause(failure.cause)) ", " (ago(failure.at, now)) }
             }
             None => (count(node.restarts)),
         }
@@ -154,45 +154,12 @@ fn tiles(shards: &[&NodeView]) -> Markup {
                 li id={ "node-shard-" (shard.name) } class=[tone] .empty[shard.children_live == 0] {
                     a href={ (path("shards")) "/" (shard.name) }
                         title={ "mailbox " (shard.figures.mailbox) ", " (shard.restarts) " restarts" } {
-                        small { "shard " (shard.name) @if shard.state != NodeState::Running { " · " (state_word(shard.state)) } }
+                        small { "shard " (shard.name) @if shard.state != NodeState::Running { " · " (in_words(shard.state).0) } }
                         b { (count(shard.children_live)) }
                     }
                 }
             }
         }
-    }
-}
-
-pub(crate) fn state(state: NodeState) -> Markup {
-    badge(state_word(state), tone(state))
-}
-
-const fn tone(state: NodeState) -> Tone {
-    match state {
-        NodeState::Running => Tone::Good,
-        NodeState::Restarting => Tone::Warn,
-        NodeState::Quarantined => Tone::Bad,
-        NodeState::Stopped => Tone::Idle,
-    }
-}
-
-const fn state_word(state: NodeState) -> &'static str {
-    match state {
-        NodeState::Running => "running",
-        NodeState::Restarting => "restarting",
-        NodeState::Quarantined => "quarantined",
-        NodeState::Stopped => "stopped",
-    }
-}
-
-/// Path of the page with the most information about an actor: the page of its subject if that shows the actor too.
-fn link(node: &NodeView) -> String {
-    match node.kind {
-        ActorKind::Watcher | ActorKind::Settler => format!("{}/{}", path("chains"), node.name),
-        ActorKind::Endpoint => format!("{}/{}", path("webhooks"), node.name),
-        ActorKind::SendingDesk => path("sendings"),
-        ActorKind::Shard => format!("{}/{}", path("shards"), node.name),
-        kind => permanent::page(kind, &node.name),
     }
 }
 

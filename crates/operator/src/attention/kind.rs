@@ -17,8 +17,8 @@ payferry_domain::named! {
         SettlementFailed = "settlement_failed",
         InReview = "in_review",
         FundsBlocked = "funds_blocked",
-        SendingInReview = "sending_in_review",
-        SendingOverdue = "sending_overdue",
+        OutboundInReview = "sending_in_review",
+        OutboundOverdue = "sending_overdue",
         OperationOverdue = "operation_overdue",
         Unsettled = "unsettled",
         Overdue = "overdue",
@@ -36,12 +36,8 @@ payferry_domain::named! {
 pub(super) enum Source {
     /// State in memory.
     Memory,
-    Payments,
-    /// Payouts and withdrawals.
-    Sendings,
-    Operations,
-    /// The compliance actor and the table of checks.
-    Checks,
+    Database,
+    /// Undelivered events, which all kinds of webhooks share.
     Webhooks,
 }
 
@@ -86,13 +82,13 @@ impl AttentionKind {
                 until they fall, or raise the chain's `max_fee_gwei`. Operations then continue automatically.",
             ),
             Self::IdentityProvider => (
-                Source::Checks,
+                Source::Database,
                 "The identity provider does not answer, or none is configured and checks are waiting.",
                 "Read the reason. Check the provider's status page and the section [identity]. Checks continue \
                 automatically.",
             ),
             Self::CheckOverdue => (
-                Source::Checks,
+                Source::Database,
                 "A customer check has waited too long for the identity provider.",
                 "Read the reason and check the identity provider. The check is retried automatically.",
             ),
@@ -102,54 +98,54 @@ impl AttentionKind {
                 "Read the reason, fix the cause, then release it.",
             ),
             Self::SettlementFailed => (
-                Source::Payments,
+                Source::Database,
                 "The settlement failed with a persistent error; it is retried automatically.",
                 "Read the reason: the contract refuses the settlement. Fix the cause, then settle again.",
             ),
             Self::InReview => (
-                Source::Payments,
+                Source::Database,
                 "Screening flagged a transfer for review; it is screened again automatically.",
                 "Check the source of the money and the screening provider, then allow or block it.",
             ),
             Self::FundsBlocked => (
-                Source::Payments,
+                Source::Database,
                 "The payment's wallet holds money that screening blocked.",
                 "Decide with compliance where the money goes, and send it back. It is never moved automatically.",
             ),
-            Self::SendingInReview => (
-                Source::Sendings,
+            Self::OutboundInReview => (
+                Source::Database,
                 "Screening flagged the address of a payout or withdrawal for review.",
                 "Check the address and the screening provider, then allow or block it.",
             ),
-            Self::SendingOverdue => (
-                Source::Sendings,
+            Self::OutboundOverdue => (
+                Source::Database,
                 "The payout or withdrawal has been pending for too long.",
                 "Check the chain's settler, the pauses of sending and the screening provider. The amount stays \
                 reserved.",
             ),
             Self::OperationOverdue => (
-                Source::Operations,
+                Source::Database,
                 "A refund was not sent for too long, or a settlement was not carried out and no other kind lists it.",
                 "Read the reason. Check the chain's settler, its finality and the pauses. If the chain was removed \
                 from the configuration, add it again: its operations then continue automatically, each once.",
             ),
             Self::Unsettled => (
-                Source::Payments,
+                Source::Database,
                 "The payment is confirmed and has not been settled for too long.",
                 "Check the chain's settler and the payment's operation.",
             ),
             Self::Overdue => (
-                Source::Payments,
+                Source::Database,
                 "The payment is still pending long after its deadline.",
                 "Check the payment's chain and its transfers; one may wait for finality or screening.",
             ),
             Self::TransferUnapplied => (
-                Source::Payments,
+                Source::Database,
                 "A payment has not applied a recorded transfer.",
                 "The payment is notified every few seconds. Check the payment's actor.",
             ),
             Self::TransferSetAside => (
-                Source::Payments,
+                Source::Database,
                 "The payment's list of transfers is full: these are not listed or counted. The money is in its wallet.",
                 "Check who sent so many transfers. Apply the genuine ones (`take_in`); they are then screened and \
                 counted.",
@@ -195,7 +191,7 @@ impl AttentionKind {
     }
 
     /// Returns true if the kind is read from the database.
-    pub(super) fn is_asked_of_the_database(self, system: &System) -> bool {
+    pub(super) fn is_read_from_the_database(self, system: &System) -> bool {
         match self {
             // The state of a provider is in memory. The checks that wait for a missing provider are in the database.
             Self::IdentityProvider => system.compliance().provider().is_none(),

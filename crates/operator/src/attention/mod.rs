@@ -4,11 +4,11 @@
 //! database does not answer, that is the first item, and everything that is known without the database is still listed.
 
 mod kind;
+mod outbound;
 pub(crate) mod page;
+mod payments;
 mod service;
-mod trouble;
 
-use std::fmt;
 use std::str::FromStr;
 
 use axum::http::Uri;
@@ -17,7 +17,7 @@ use payferry_actors::System;
 use payferry_domain::Timestamp;
 use payferry_httpkit::{Answer, ApiError, Fault, QueryFields};
 use sea_orm::{DbErr, Value};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::Operator;
 use crate::attention::kind::Source;
@@ -72,7 +72,6 @@ pub struct AttentionGroup {
     pub next_after: Option<Position>,
 }
 
-/// One item.
 #[derive(Debug, Clone, Serialize)]
 pub struct AttentionItem {
     /// Id of a payment, payout, withdrawal, PSP, transfer or operation, or the name of a chain or component.
@@ -122,7 +121,7 @@ impl AttentionItem {
     }
 
     /// Sets the position of an item whose position is not its start time.
-    pub(super) fn standing(self, at: i64, id: impl Into<String>) -> Self {
+    pub(super) fn at_position(self, at: i64, id: impl Into<String>) -> Self {
         Self { position: Position::new(Timestamp(at), id), ..self }
     }
 }
@@ -131,9 +130,9 @@ impl AttentionItem {
 pub(super) type Found = (Count, Vec<AttentionItem>);
 
 /// Reads the items that need attention, `limit` of each kind.
-pub(crate) async fn stuck(system: &System, limit: usize) -> NeedsAttention {
+pub(crate) async fn needs_attention(system: &System, limit: usize) -> NeedsAttention {
     let part = Part { after: None, limit: limit.clamp(1, ITEMS_MAX) };
-    // Error after which the database was not asked any more, or that it returned.
+    // First database error; no query follows it.
     let mut failure = answers(system).await.err();
     let (deadline, is_away) = (soon(), failure.is_some());
     let mut undelivered = None;
@@ -143,8 +142,8 @@ pub(crate) async fn stuck(system: &System, limit: usize) -> NeedsAttention {
     }
     let (mut kinds, mut unread) = (Vec::new(), Vec::new());
     for kind in AttentionKind::ALL.iter().copied().filter(|kind| *kind != AttentionKind::Database) {
-        let is_untold = kind.source() == Source::Webhooks && undelivered.is_none();
-        if is_untold || is_away && kind.is_asked_of_the_database(system) {
+        let is_missing = kind.source() == Source::Webhooks && undelivered.is_none();
+        if is_missing || is_away && kind.is_read_from_the_database(system) {
             unread.push(kind);
             continue;
         }
@@ -167,7 +166,7 @@ pub(crate) async fn stuck(system: &System, limit: usize) -> NeedsAttention {
 }
 
 /// Reads the items of one kind, after a position if one is given.
-pub async fn stuck_of(
+pub async fn needs_attention_of(
     system: &System,
     kind: AttentionKind,
     after: Option<&Position>,
@@ -191,13 +190,16 @@ async fn find(
     part: Part<'_>,
     undelivered: Option<&Webhooks>,
 ) -> Result<Found, DbErr> {
-    match (kind.source(), undelivered) {
-        (Source::Payments, _) => trouble::of(system, kind, part).await,
-        (Source::Sendings, _) => crate::outbound::stuck(system, kind, part).await,
-        (Source::Operations, _) => trouble::operations(system, part).await,
-        (Source::Checks, _) => service::checks(system, kind, part).await,
-        (Source::Webhooks, Some(webhooks)) => Ok(service::webhooks(system, kind, webhooks, part)),
-        (Source::Webhooks, None) | (Source::Memory, _) => Ok(service::of(system, kind, part)),
+    match (kind, kind.source(), undelivered) {
+        (AttentionKind::OutboundInReview | AttentionKind::OutboundOverdue, ..) => {
+            outbound::of(system, kind, part).await
+        }
+        (AttentionKind::OperationOverdue, ..) => payments::operations(system, part).await,
+        (AttentionKind::IdentityProvider, ..) => service::provider(system, part).await,
+        (AttentionKind::CheckOverdue, ..) => service::checks_overdue(system, part).await,
+        (_, Source::Database, _) => payments::of(system, kind, part).await,
+        (_, Source::Webhooks, Some(webhooks)) => Ok(service::webhooks(system, kind, webhooks, part)),
+        (_, Source::Webhooks, None) | (_, Source::Memory, _) => Ok(service::of(system, kind, part)),
     }
 }
 
@@ -229,13 +231,14 @@ pub(crate) async fn list(operator: Operator, uri: Uri) -> Result<Answer, ApiErro
     }
     query.finish()?;
     Answer::ok(&match kind {
-        Some(kind) => stuck_of(&operator.system, kind, after.as_ref(), limit).await?,
-        None => stuck(&operator.system, limit).await,
+        Some(kind) => needs_attention_of(&operator.system, kind, after.as_ref(), limit).await?,
+        None => needs_attention(&operator.system, limit).await,
     })
 }
 
 /// Position of an item among those of its kind: oldest first, items with the same time in order of id.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, derive_more::Display, serde_with::SerializeDisplay)]
+#[display("{}.{id}", at.as_millis())]
 pub struct Position {
     pub(crate) at: Timestamp,
     pub(crate) id: String,
@@ -266,24 +269,12 @@ impl Position {
     }
 }
 
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.at.as_millis(), self.id)
-    }
-}
-
 impl FromStr for Position {
     type Err = NoPosition;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (at, id) = text.split_once('.').ok_or(NoPosition)?;
         Ok(Self::new(Timestamp(at.parse().map_err(|_| NoPosition)?), id))
-    }
-}
-
-impl Serialize for Position {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 

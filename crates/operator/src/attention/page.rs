@@ -9,11 +9,10 @@ use payferry_actors::observe::{ActorSubject, QuarantinedSubject};
 use payferry_domain::Timestamp;
 use serde::Deserialize;
 
-use crate::attention::{AttentionGroup, AttentionItem, AttentionKind, ITEMS_DEFAULT, NeedsAttention, Position};
-use crate::overview::Overview;
+use crate::Operator;
+use crate::attention::{self, AttentionGroup, AttentionItem, AttentionKind, ITEMS_DEFAULT, NeedsAttention, Position};
 use crate::page::words::{Tone, ago, badge, bounded, counted, grouped, heading, outbound_link, payment_link, plain};
 use crate::page::{Failure, NavSection, Page, PageRequest, id_of, path};
-use crate::{Operator, attention as stuck};
 
 /// Items on one page of a kind.
 const ITEMS_MAX: usize = 50;
@@ -30,33 +29,33 @@ pub(crate) struct Part {
 pub(crate) async fn show(
     operator: Operator,
     Query(part): Query<Part>,
-    asked: PageRequest,
+    request: PageRequest,
 ) -> Result<Response, Failure> {
     let system = &operator.system;
     let now = system.clock().real_now();
     let Some(name) = part.kind else {
-        let stuck = stuck::stuck(system, ITEMS_DEFAULT).await;
-        return Ok(asked.answer(&Page::live("Needs attention", NavSection::Stuck, body(&stuck, now))));
+        let found = attention::needs_attention(system, ITEMS_DEFAULT).await;
+        return Ok(request.answer(&Page::live("Needs attention", NavSection::Attention, body(&found, now))));
     };
     let kind: AttentionKind = id_of("kind", &name)?;
     let after: Option<Position> = part.after.map(|after| id_of("page", &after)).transpose()?;
-    let stuck = stuck::stuck_of(system, kind, after.as_ref(), ITEMS_MAX).await?;
+    let found = attention::needs_attention_of(system, kind, after.as_ref(), ITEMS_MAX).await?;
     let title = heading(kind.as_str());
-    let body = body_of(&title, kind, stuck.kinds.first(), after.is_some(), now);
-    Ok(asked.answer(&Page::live(title, NavSection::Stuck, body)))
+    let body = body_of(&title, kind, found.kinds.first(), after.is_some(), now);
+    Ok(request.answer(&Page::live(title, NavSection::Attention, body)))
 }
 
 /// Body with every kind and the first items of each.
-fn body(stuck: &NeedsAttention, now: Timestamp) -> Markup {
+fn body(found: &NeedsAttention, now: Timestamp) -> Markup {
     html! {
         div.title {
             h1 { "Needs attention" }
-            @if stuck.kinds.is_empty() { (badge("nothing", Tone::Good)) } @else { (badge(&stuck.total.to_string(), Tone::Bad)) }
+            @if found.kinds.is_empty() { (badge("nothing", Tone::Good)) } @else { (badge(&found.total.to_string(), Tone::Bad)) }
             p { "Items that need a decision or have waited too long, most urgent first." }
         }
         div.col {
-            @for group in &stuck.kinds { (section(group, false, now)) }
-            @if stuck.kinds.is_empty() { section.panel aria-label="Empty" { p.none { "Nothing needs attention." } } }
+            @for group in &found.kinds { (section(group, false, now)) }
+            @if found.kinds.is_empty() { section.panel aria-label="Empty" { p.none { "Nothing needs attention." } } }
         }
     }
 }
@@ -97,7 +96,7 @@ fn section(group: &AttentionGroup, is_behind: bool, now: Timestamp) -> Markup {
                         span.why { (item.reason) }
                         span.done {
                             @if let (AttentionKind::Quarantined, Ok(of)) = (group.kind, item.id.parse::<ActorSubject>()) { (release(of)) }
-                            @else if let AttentionKind::SendingInReview = group.kind { a href={ (path("sendings")) "/" (item.id) } { "Decide" } }
+                            @else if let AttentionKind::OutboundInReview = group.kind { a href={ (path("sendings")) "/" (item.id) } { "Decide" } }
                             @else if let (false, Some(payment)) = (item.can.is_empty(), &item.payment_id) { a href={ (path("payments")) "/" (payment) "/decide" } { "Decide" } }
                         }
                     }
@@ -144,7 +143,7 @@ fn what(kind: AttentionKind, item: &AttentionItem) -> Markup {
         @match (kind, &item.payment_id, &item.psp_id) {
             (_, Some(payment), _) => (payment_link(payment)),
             (AttentionKind::Paused, ..) => a.mono href=(path("pauses")) { (item.id) },
-            (AttentionKind::Quarantined | AttentionKind::SendingInReview | AttentionKind::SendingOverdue, ..) => (outbound_link(&item.id)),
+            (AttentionKind::Quarantined | AttentionKind::OutboundInReview | AttentionKind::OutboundOverdue, ..) => (outbound_link(&item.id)),
             (AttentionKind::CheckOverdue, ..) => span.mono { (item.id) },
             (AttentionKind::LedgerImbalance | AttentionKind::VaultDifference, None, Some(psp)) => a.mono href={ (path("psps")) "/" (psp) } { (psp) },
             (_, None, Some(psp)) => a.mono href={ (path("webhooks")) "/" (psp) } { (psp) },
@@ -154,18 +153,19 @@ fn what(kind: AttentionKind, item: &AttentionItem) -> Markup {
     }
 }
 
-/// The first quarantined actors, each with a release button. Empty if none is quarantined.
-pub(crate) fn quarantined(view: &Overview, now: Timestamp) -> Markup {
-    let headline = match (view.payments_quarantined, view.sendings_quarantined) {
+/// The first quarantined actors, each with a release button. Empty if none is quarantined. `totals`: numbers of payments,
+/// and of payouts and withdrawals.
+pub(crate) fn quarantined(totals: (usize, usize), first: &[QuarantinedSubject], now: Timestamp) -> Markup {
+    let headline = match totals {
         (payments, 0) => counted(payments, "payment is", "payments are"),
-        (0, sendings) => counted(sendings, "payout or withdrawal is", "payouts and withdrawals are"),
-        (payments, sendings) => {
+        (0, outbound) => counted(outbound, "payout or withdrawal is", "payouts and withdrawals are"),
+        (payments, outbound) => {
             let payments = counted(payments, "payment", "payments");
-            format!("{payments} and {} payouts or withdrawals are", grouped(sendings))
+            format!("{payments} and {} payouts or withdrawals are", grouped(outbound))
         }
     };
     html! {
-        @if !view.quarantined.is_empty() {
+        @if !first.is_empty() {
             section.panel.alarm aria-labelledby="quarantined" {
                 header {
                     h2 #quarantined { (headline) " quarantined" }
@@ -173,7 +173,7 @@ pub(crate) fn quarantined(view: &Overview, now: Timestamp) -> Markup {
                     a.more href={ (path("stuck")) "?kind=" (AttentionKind::Quarantined.as_str()) } { "show all" }
                 }
                 ol.log {
-                    @for QuarantinedSubject { id, quarantine } in &view.quarantined {
+                    @for QuarantinedSubject { id, quarantine } in first {
                         li id={ "quarantined-" (id) } {
                             span.when { (ago(quarantine.since, now)) }
                             span.what { (link(*id)) }

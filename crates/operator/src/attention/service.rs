@@ -3,7 +3,7 @@
 
 use payferry_actors::System;
 use payferry_actors::compliance::identity::{ComplianceService, count, overdue};
-use payferry_actors::ledger::check::Imbalance;
+use payferry_actors::ledger::check::{Imbalance, Where};
 use payferry_actors::observe::{ActorSubject, QuarantinedSubject};
 use payferry_actors::pauses::{Pause, Scope};
 use payferry_actors::reconcile::watch::PersistentDifference;
@@ -30,8 +30,8 @@ pub(super) fn of(system: &System, kind: AttentionKind, part: Part<'_>) -> Found 
     }
     let items: Vec<AttentionItem> = match kind {
         AttentionKind::JournalHindered => hindered(system, now).into_iter().collect(),
-        AttentionKind::Chain => chains_in_trouble(system),
-        AttentionKind::Settler => settlers_in_trouble(system, now),
+        AttentionKind::Chain => degraded_chains(system),
+        AttentionKind::Settler => delayed_settlers(system, now),
         AttentionKind::LedgerImbalance => ledger(system, now),
         AttentionKind::VaultDifference => vaults(system, now),
         AttentionKind::Paused => paused(system, now),
@@ -41,7 +41,7 @@ pub(super) fn of(system: &System, kind: AttentionKind, part: Part<'_>) -> Found 
 }
 
 fn hindered(system: &System, now: Timestamp) -> Option<AttentionItem> {
-    let CommitBlocker { since, why } = system.commit_blocker()?;
+    let CommitBlocker { since, why } = system.journal().commit_blocker()?;
     Some(AttentionItem::new("journal", Some(since), now, format!("the last groups could not be written: {why}")))
 }
 
@@ -99,7 +99,7 @@ fn ledger(system: &System, now: Timestamp) -> Vec<AttentionItem> {
     let item = |imbalance: Imbalance| {
         let Asset { chain, address } = imbalance.asset;
         let reason = imbalance.words(system.chains().spec(chain).and_then(|spec| spec.token_at(address)));
-        let Imbalance { kind, account, psp_id, subject, since, .. } = imbalance;
+        let Imbalance { place: Where { kind, account, psp_id, subject, .. }, since, .. } = imbalance;
         let payment_id = subject.as_deref().and_then(payment_of);
         // The payment id is in a field of its own. Payouts and withdrawals have none.
         let reason = match &subject {
@@ -108,8 +108,8 @@ fn ledger(system: &System, now: Timestamp) -> Vec<AttentionItem> {
         };
         let id = subject.unwrap_or_else(|| psp_id.clone());
         // One subject may have problems with several tokens, accounts and kinds of difference.
-        let standing = format!("{id}:{chain}:{address}:{account:?}:{kind:?}");
-        let item = AttentionItem::new(id, Some(since), now, reason).standing(since.as_millis(), standing);
+        let position = format!("{id}:{chain}:{address}:{account:?}:{kind:?}");
+        let item = AttentionItem::new(id, Some(since), now, reason).at_position(since.as_millis(), position);
         AttentionItem { payment_id, psp_id: Some(psp_id), ..item }
     };
     system.ledger().imbalances.into_iter().map(item).collect()
@@ -119,15 +119,14 @@ fn vaults(system: &System, now: Timestamp) -> Vec<AttentionItem> {
     let item = |PersistentDifference { difference, since }: PersistentDifference| {
         let FundsPosition { owner, chain, token_address, .. } = &difference.place;
         let reason = difference.words(system.chains().spec(*chain).and_then(|spec| spec.token_at(*token_address)));
-        let standing = format!("{owner}:{chain}:{token_address}");
-        let mut item = AttentionItem::new(owner.to_string(), Some(since), now, reason);
-        item = item.standing(since.as_millis(), standing);
-        (item.payment_id, item.psp_id) = match owner {
+        let position = format!("{owner}:{chain}:{token_address}");
+        let item = AttentionItem::new(owner.to_string(), Some(since), now, reason);
+        let (payment_id, psp_id) = match owner {
             Owner::Payment { payment_id, psp_id, .. } => (Some(payment_id.clone()), Some(psp_id.clone())),
             Owner::Psp { psp_id } => (None, Some(psp_id.clone())),
             Owner::Treasury => (None, None),
         };
-        item
+        AttentionItem { payment_id, psp_id, ..item.at_position(since.as_millis(), position) }
     };
     system.vaults().differences.into_iter().map(item).collect()
 }
@@ -138,7 +137,7 @@ fn payment_of(subject: &str) -> Option<String> {
     matches!(prefix, "pay" | "tr").then(|| format!("pay_{rest}"))
 }
 
-fn chains_in_trouble(system: &System) -> Vec<AttentionItem> {
+fn degraded_chains(system: &System) -> Vec<AttentionItem> {
     // Heads have the time of their chain, which the service's clock follows.
     let now: Timestamp = system.clock().now();
     let lines = chains::health(system).into_iter().filter(|chain| chain.state != ChainState::Ok);
@@ -156,10 +155,10 @@ fn chains_in_trouble(system: &System) -> Vec<AttentionItem> {
     lines.map(item).collect()
 }
 
-fn settlers_in_trouble(system: &System, now: Timestamp) -> Vec<AttentionItem> {
+fn delayed_settlers(system: &System, now: Timestamp) -> Vec<AttentionItem> {
     let item = |chain: Chain| {
         let settler = system.chains().settler(chain)?;
-        Some(AttentionItem::new(chain.as_str(), settler.trouble_since(), now, settler.trouble()?))
+        Some(AttentionItem::new(chain.as_str(), settler.blocked_since(), now, settler.blocked_reason()?))
     };
     system.chains().running().filter_map(|spec| item(spec.chain)).collect()
 }
@@ -167,10 +166,7 @@ fn settlers_in_trouble(system: &System, now: Timestamp) -> Vec<AttentionItem> {
 fn paused(system: &System, now: Timestamp) -> Vec<AttentionItem> {
     let held = system.pauses().held();
     let item = |(scope, pause): (&Scope, &Pause)| {
-        let psp_id = match scope {
-            Scope::Psp(psp_id) => Some(psp_id.to_string()),
-            _ => None,
-        };
+        let psp_id = if let Scope::Psp(psp_id) = scope { Some(psp_id.to_string()) } else { None };
         AttentionItem { psp_id, ..AttentionItem::new(scope.to_string(), Some(pause.since), now, &pause.reason) }
     };
     held.iter().map(item).collect()
@@ -206,20 +202,12 @@ fn exhausted(line: &EndpointLine, now: Timestamp) -> Option<AttentionItem> {
     Some(AttentionItem::new(&line.psp_id, Some(since), now, format!("{} exhausted", line.backlog.exhausted)))
 }
 
-/// Reads a kind from the compliance actor or the table of checks.
-pub(super) async fn checks(system: &System, kind: AttentionKind, part: Part<'_>) -> Result<Found, DbErr> {
-    match kind {
-        AttentionKind::IdentityProvider => provider(system, part).await,
-        AttentionKind::CheckOverdue => checks_overdue(system, part).await,
-        _ => Ok((Count::default(), Vec::new())),
-    }
-}
-
-async fn provider(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
+/// The identity provider, if checks wait for it.
+pub(super) async fn provider(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
     let compliance = system.compliance();
     let now = system.clock().real_now();
-    let item = match (compliance.provider(), compliance.trouble()) {
-        (Some(name), Some(trouble)) => AttentionItem::new(name, Some(trouble.since), now, trouble.reason),
+    let item = match (compliance.provider(), compliance.outage()) {
+        (Some(name), Some(outage)) => AttentionItem::new(name, Some(outage.since), now, outage.reason),
         (Some(_), None) => return Ok((Count::default(), Vec::new())),
         (None, _) => {
             let waiting = compliance.backlog().await?;
@@ -233,7 +221,8 @@ async fn provider(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
     Ok(first(vec![item], part))
 }
 
-async fn checks_overdue(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
+/// Checks that have waited too long for the provider.
+pub(super) async fn checks_overdue(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
     let (compliance, database) = (system.compliance(), system.database());
     // Rows have the service's time.
     let now = system.clock().now();
@@ -257,7 +246,6 @@ fn check(compliance: &ComplianceService, row: checks::Model, now: Timestamp) -> 
     let provider = compliance.provider().unwrap_or(NOBODY);
     let why = row.last_error.unwrap_or_else(|| format!("status {} (provider: {provider})", row.status));
     let reason = format!("{}, {} attempts: {why}", row.purpose, row.attempts);
-    let mut item = AttentionItem::new(row.id, Some(Timestamp(row.created_at)), now, reason);
-    item.psp_id = Some(row.psp_id);
-    item
+    let item = AttentionItem::new(row.id, Some(Timestamp(row.created_at)), now, reason);
+    AttentionItem { psp_id: Some(row.psp_id), ..item }
 }

@@ -87,7 +87,7 @@ fn answer(kind: DocumentKind, media: MediaType, content: Vec<u8>) -> Response {
     let name = format!("attachment; filename=\"{kind}.{}\"", media.extension());
     let name = HeaderValue::from_str(&name).expect("the name is a valid header value");
     let headers: [(HeaderName, HeaderValue); 4] = [
-        (CONTENT_TYPE, HeaderValue::from_static(media.essence())),
+        (CONTENT_TYPE, HeaderValue::from_static(media.as_str())),
         (CONTENT_DISPOSITION, name),
         (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (CACHE_CONTROL, HeaderValue::from_static("no-store")),

@@ -7,13 +7,13 @@ use maud::{Markup, html};
 use payferry_domain::Timestamp;
 use payferry_domain::customer::{self, Customer, KycStatus};
 use payferry_entities::{checks, customer_documents};
-use payferry_httpkit::{ApiError, QueryFields};
+use payferry_httpkit::QueryFields;
 
 use crate::Operator;
 use crate::customers::query::{CustomerLine, CustomerPage, CustomerView};
-use crate::customers::{FIELDS, carry_out, filter, query as customers, read_decision, view};
+use crate::customers::{FIELDS, carry_out, filter, query as customers, read_decision};
 use crate::page::form::Filled;
-use crate::page::words::{Tone, ago, audit_log, badge, bounded, grouped, head, offset_pages, panel, plain};
+use crate::page::words::{Tone, ago, audit_log, badge, bounded, done, grouped, head, offset_pages, panel, plain};
 use crate::page::{Failure, NavSection, Page, Refused, id_of, path};
 
 const CUSTOMERS_MAX: u64 = 50;
@@ -22,24 +22,21 @@ const OUTCOMES: [(&str, &str); 2] = [("approved", "approve"), ("rejected", "reje
 /// `/ops/view/customers`: the customers that match the search, newest first.
 pub(crate) async fn list(operator: Operator, uri: Uri) -> Result<Response, Failure> {
     let mut query = QueryFields::of(&uri);
-    let asked = CustomerSearch::of(&mut query);
+    let search = CustomerSearch::of(&mut query);
     let filter = filter(&mut query);
     if query.finish().is_err() {
-        let page = list_page(&operator, &asked, None);
+        let page = list_page(&operator, &search, None);
         return Ok(Page { status: StatusCode::BAD_REQUEST, ..page }.into_response());
     }
-    let found = customers::list(operator.system.database(), &filter, CUSTOMERS_MAX, asked.offset).await;
-    let found = found.map_err(ApiError::from)?;
-    Ok(list_page(&operator, &asked, Some(&found)).into_response())
+    let found = customers::list(operator.system.database(), &filter, CUSTOMERS_MAX, search.offset).await?;
+    Ok(list_page(&operator, &search, Some(&found)).into_response())
 }
 
 /// `/ops/view/customers/{customer_id}`: one customer.
 pub(crate) async fn show(operator: Operator, Path(customer_id): Path<String>, uri: Uri) -> Result<Response, Failure> {
     let view = find(&operator, &customer_id).await?;
     let is_decided = QueryFields::of(&uri).optional("done", |word| Ok(word == "decided")) == Some(true);
-    let said = html! {
-        @if is_decided { p.notice.good role="status" { "The decision is recorded and in effect." } }
-    };
+    let said = html! { @if is_decided { (done("The decision is recorded and in effect.")) } };
     let now = operator.system.clock().now();
     Ok(page(&view, &said, &Filled::default(), now).into_response())
 }
@@ -51,19 +48,16 @@ pub(crate) async fn decide(
 ) -> Result<Response, Refused> {
     let before = find(&operator, &customer_id).await?;
     let outcome = async { carry_out(&operator, before.line.customer.id, filled.read(&FIELDS, read_decision)?).await };
-    match outcome.await {
+    let now = operator.system.clock().now();
+    match filled.answered(outcome.await)? {
         Ok(()) => Ok(Redirect::to(&format!("{}/{customer_id}?done=decided", path("customers"))).into_response()),
-        Err(error) => {
-            let refused = filled.refused(error)?;
-            let now = operator.system.clock().now();
-            Ok(page(&before, &refused.said, &refused.filled, now).answer_form(refused.status))
-        }
+        Err(refused) => Ok(page(&before, &refused.said, &refused.filled, now).answer_form(refused.status)),
     }
 }
 
 async fn find(operator: &Operator, customer_id: &str) -> Result<CustomerView, Failure> {
-    let found = view(operator, id_of("customer", customer_id)?).await;
-    found.map_err(|error| Failure::of_read(error, "customer", customer_id))
+    let found = customers::one(operator.system.database(), id_of("customer", customer_id)?).await?;
+    found.ok_or_else(|| Failure::not_found("customer", customer_id))
 }
 
 /// Query of the list, as it was sent.
@@ -92,7 +86,7 @@ impl CustomerSearch {
     }
 }
 
-fn list_page(operator: &Operator, asked: &CustomerSearch, found: Option<&CustomerPage>) -> Page {
+fn list_page(operator: &Operator, search: &CustomerSearch, found: Option<&CustomerPage>) -> Page {
     let now = operator.system.clock().now();
     let body = html! {
         div.title { h1 { "Customers" } p { "Payers and payees, and their verification status." } }
@@ -101,15 +95,15 @@ fn list_page(operator: &Operator, asked: &CustomerSearch, found: Option<&Custome
                 form.stack #find-customers method="get" action=(path("customers")) {
                     div.pair {
                         label { "Email or part of it"
-                            input type="search" name="search" value=(asked.search) autocomplete="off" spellcheck="false"; }
+                            input type="search" name="search" value=(search.search) autocomplete="off" spellcheck="false"; }
                         label { "Verification"
                             select name="kyc_status" {
                                 option value="" { "any" }
                                 @for status in KycStatus::ALL {
-                                    option value=(status) selected[asked.kyc_status == status.as_str()] { (plain(status.as_str())) }
+                                    option value=(status) selected[search.kyc_status == status.as_str()] { (plain(status.as_str())) }
                                 }
                             } }
-                        label { "PSP" input type="text" name="psp_id" value=(asked.psp_id) placeholder="psp_…" autocomplete="off"; }
+                        label { "PSP" input type="text" name="psp_id" value=(search.psp_id) placeholder="psp_…" autocomplete="off"; }
                     }
                     div { button { "Find" } }
                 }
@@ -117,14 +111,14 @@ fn list_page(operator: &Operator, asked: &CustomerSearch, found: Option<&Custome
         }))
         @match found {
             None => p.notice.bad role="alert" { "Invalid search: check the PSP id." },
-            Some(found) => (listed(asked, found, now)),
+            Some(found) => (listed(search, found, now)),
         }
     };
     Page::still("Customers", NavSection::Customers, body)
 }
 
-fn listed(asked: &CustomerSearch, (total, found): &CustomerPage, now: Timestamp) -> Markup {
-    let next = asked.offset + CUSTOMERS_MAX;
+fn listed(search: &CustomerSearch, (total, found): &CustomerPage, now: Timestamp) -> Markup {
+    let next = search.offset + CUSTOMERS_MAX;
     let is_full = u64::try_from(found.len()) == Ok(CUSTOMERS_MAX);
     // If the count is truncated, a full page may have a next page.
     let has_next = is_full && (total.more || next < total.counted);
@@ -132,7 +126,7 @@ fn listed(asked: &CustomerSearch, (total, found): &CustomerPage, now: Timestamp)
         section.panel aria-labelledby="found" {
             header { h2 #found { "Found" } p { (bounded(*total)) } }
             @if found.is_empty() { p.none { "None." } } @else { (table(found, now)) }
-            (offset_pages("customers", asked.offset, CUSTOMERS_MAX, has_next, |offset| asked.at(offset)))
+            (offset_pages("customers", search.offset, CUSTOMERS_MAX, has_next, |offset| search.at(offset)))
         }
     }
 }
@@ -149,7 +143,7 @@ fn table(customers: &[CustomerLine], now: Timestamp) -> Markup {
                             a href={ (path("customers")) "/" (customer.id) } { (line.email) }
                             br; small { (customer.kind.as_str()) ", " span.mono { (customer.id) } }
                         }
-                        td { (standing(customer)) }
+                        td { (state(customer)) }
                         td.wide { (missing(customer)) }
                         td.wide { (line.country) }
                         td.n.wide { (ago(line.updated_at, now)) }
@@ -160,7 +154,7 @@ fn table(customers: &[CustomerLine], now: Timestamp) -> Markup {
     }
 }
 
-fn standing(customer: &Customer) -> Markup {
+fn state(customer: &Customer) -> Markup {
     let tone = match customer.kyc_status {
         KycStatus::Approved | KycStatus::Success => Tone::Good,
         KycStatus::PendingUpdate => Tone::Warn,
@@ -186,7 +180,7 @@ fn page(view: &CustomerView, said: &Markup, filled: &Filled, now: Timestamp) -> 
     let here = format!("{}/{}", path("customers"), customer.id);
     let body = html! {
         p.crumbs { a href=(path("customers")) { "Customers" } span { "Customer" } }
-        div.title { h1 { (email) } (standing(customer)) p { span.mono { (customer.id) } } }
+        div.title { h1 { (email) } (state(customer)) p { span.mono { (customer.id) } } }
         (said)
         div.grid.two {
             div.col {

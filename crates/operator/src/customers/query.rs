@@ -210,12 +210,13 @@ fn line(row: customers::Model) -> Result<CustomerLine, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::testing::{database, plan_of};
+    use crate::query::test_database;
+    use payferry_harness::database::query_plan;
 
     /// A list reads only the rows of its page and sorts nothing, for any number of customers.
     #[tokio::test]
     async fn every_list_uses_an_index_in_its_order() {
-        let (database, _folder) = database().await;
+        let (database, _test_database) = test_database().await;
         let psp_id = Some(PspId::generate());
         let kyc_status = Some(KycStatus::Pending);
         let search = Some("ada".to_owned());
@@ -229,11 +230,11 @@ mod tests {
         ] {
             let backend = database.backend();
             let rows = page(wanted(backend, &filter), 50, 50).build(backend);
-            let plan = plan_of(&database, rows).await;
+            let plan = query_plan(database.reader(), rows).await;
             assert!(plan.iter().any(|step| step.contains(index)), "{filter:?}: {plan:?}");
             assert!(!plan.iter().any(|step| step.contains("TEMP B-TREE")), "{filter:?} sorts: {plan:?}");
             // A count needs no order. Any index serves that avoids reading the rows.
-            let plan = plan_of(&database, count(backend, wanted(backend, &filter))).await;
+            let plan = query_plan(database.reader(), count(backend, wanted(backend, &filter))).await;
             assert!(plan.iter().any(|step| step.contains("COVERING INDEX")), "{filter:?}: {plan:?}");
         }
     }

@@ -58,7 +58,7 @@ impl SetAsideLine {
 }
 
 /// Returns true if some of the transfers can be applied now: their chain is running and the payment's list has room.
-pub(crate) fn may_be_taken_in(system: &System, payment: &Payment, lines: &[SetAsideLine]) -> bool {
+pub(crate) fn may_be_applied(system: &System, payment: &Payment, lines: &[SetAsideLine]) -> bool {
     let runs = |line: &SetAsideLine| line.chain.parse().is_ok_and(|chain| system.chains().spec(chain).is_some());
     payment.transfers.len() < LISTED_MAX && lines.iter().any(runs)
 }
@@ -201,7 +201,8 @@ async fn lines(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::testing::{database, plan_of};
+    use crate::query::test_database;
+    use payferry_harness::database::query_plan;
 
     #[test]
     fn formats_sums_of_any_size() {
@@ -219,14 +220,15 @@ mod tests {
     /// Each step uses the index with every known column: no query walks over all transfers of a payment.
     #[tokio::test]
     async fn every_query_seeks_in_the_index() {
-        let (database, _folder) = database().await;
+        let (database, _test_database) = test_database().await;
         for (sql, values) in [
             (counting(5), Vec::new()),
             (listing(SetAsideScope::All, 5), Vec::new()),
             (listing(SetAsideScope::One, 5), vec![Value::from("pay_1")]),
             (listing(SetAsideScope::Behind, 5), ["pay_1", "base", "0x1"].map(Value::from).to_vec()),
         ] {
-            let plan = plan_of(&database, Statement::from_sql_and_values(database.backend(), &sql, values)).await;
+            let plan =
+                query_plan(database.reader(), Statement::from_sql_and_values(database.backend(), &sql, values)).await;
             let of_transfers: Vec<_> = plan.iter().filter(|step| step.contains("transfers_set_aside")).collect();
             let others = plan.iter().filter(|step| step.contains("transfers") && !step.contains("transfers_set_aside"));
             assert_eq!(others.count(), 0, "{sql}: {plan:#?}");

@@ -17,19 +17,20 @@ use payferry_domain::{Address, Amount, Asset, Chain, CommandError, Hash32, Payme
 use payferry_httpkit::idempotency::{KEY_CHARS_MAX, is_key};
 use payferry_httpkit::{Answer, ApiError, Fault, Fields, JsonBody, Path, read};
 use payferry_journal::audit::{Actor, NewAuditEntry};
+use sea_orm::DbErr;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use ulid::Ulid;
 
 use crate::Operator;
-use crate::actors::quarantined;
+use crate::actors::quarantine::quarantined;
 use crate::decisions::query as decisions;
 use crate::decisions::query::Decisions;
 use crate::input::{only, payment_id_of};
 use crate::page::form::{Sort, names};
 
 /// Maximum number of transfers that one decision applies, because all of them are written in one commit.
-const TAKEN_IN_AT_ONCE_MAX: u64 = 100;
+const APPLIED_AT_ONCE_MAX: u64 = 100;
 /// Field with the destination address.
 const ADDRESS: &str = "address";
 
@@ -52,7 +53,7 @@ payferry_domain::named! {
         /// Retries a failed settlement now: `{"reason"}`.
         RetrySettlement = "retry_settlement",
         /// Applies transfers that were set aside, the largest first: `{"reason"}`.
-        TakeIn = "take_in",
+        ApplySetAside = "take_in",
     }
 }
 
@@ -76,7 +77,7 @@ impl DecisionKind {
                 ("idempotency_key", Sort::Text),
                 ("reason", Sort::Text),
             ],
-            Self::RetrySettlement | Self::TakeIn => &[("reason", Sort::Text)],
+            Self::RetrySettlement | Self::ApplySetAside => &[("reason", Sort::Text)],
         }
     }
 }
@@ -99,11 +100,11 @@ pub(super) async fn decide(
 ) -> Result<Answer, ApiError> {
     let id = payment_id_of(&payment_id)?;
     let unsuitable = kind.unsuitable(&operator, body.value()).await?;
-    let asked = body.read(|fields| DecisionRequest::read(kind, fields, unsuitable))?;
-    let decisions = carry_out(&operator, id, asked).await?.record();
+    let request = body.read(|fields| DecisionRequest::read(kind, fields, unsuitable))?;
+    let decisions = carry_out(&operator, id, request).await?.record();
     match kind {
         DecisionKind::RefundBlocked | DecisionKind::RetrySettlement => Answer::accepted(&decisions),
-        DecisionKind::Screen | DecisionKind::ScreenRefund | DecisionKind::TakeIn => Answer::ok(&decisions),
+        DecisionKind::Screen | DecisionKind::ScreenRefund | DecisionKind::ApplySetAside => Answer::ok(&decisions),
     }
 }
 
@@ -123,7 +124,7 @@ enum Action {
     ScreenRefund { refund_id: RefundId, decision: Decision },
     RefundBlocked { to: Address, amount: Option<Amount>, asset: Option<Asset>, key: Option<String> },
     RetrySettlement,
-    TakeIn,
+    ApplySetAside,
 }
 
 impl DecisionRequest {
@@ -139,7 +140,7 @@ impl DecisionRequest {
             }
             DecisionKind::RefundBlocked => refund(fields, unsuitable),
             DecisionKind::RetrySettlement => Some(Action::RetrySettlement),
-            DecisionKind::TakeIn => Some(Action::TakeIn),
+            DecisionKind::ApplySetAside => Some(Action::ApplySetAside),
         };
         let reason = fields.required("reason", read::text);
         Some(Self { action: action?, reason: reason? })
@@ -210,10 +211,10 @@ fn refund_under(payment: PaymentId, key: &str) -> RefundId {
 
 impl DecisionKind {
     /// Reason why money must not be sent to the destination address in the body, if it has a valid one.
-    async fn unsuitable(self, operator: &Operator, body: &Value) -> Result<Option<Unsuitable>, ApiError> {
+    async fn unsuitable(self, operator: &Operator, body: &Value) -> Result<Option<Unsuitable>, DbErr> {
         let to = body.get(ADDRESS).filter(|_| self == Self::RefundBlocked).and_then(|to| read::address(to).ok());
         match to {
-            Some(to) => Ok(operator.system.unsuitable(to).await?),
+            Some(to) => operator.system.unsuitable(to).await,
             None => Ok(None),
         }
     }
@@ -223,12 +224,12 @@ impl DecisionKind {
 pub(super) async fn carry_out(
     operator: &Operator,
     id: PaymentId,
-    asked: DecisionRequest,
+    request: DecisionRequest,
 ) -> Result<Decisions, ApiError> {
     let system = &operator.system;
     let now = system.clock().now();
     let before = find(operator, id).await?;
-    let DecisionRequest { action, reason } = asked;
+    let DecisionRequest { action, reason } = request;
     let (name, command, mut detail) = match action {
         Action::Screen { key, decision } => {
             let transfer = before.payment.transfer(key).ok_or(ApiError::NotFound("transfer"))?;
@@ -251,8 +252,8 @@ pub(super) async fn carry_out(
         Action::RetrySettlement => {
             ("payment.settlement_retried", Command::RetrySettlement { by: Requester::Operator }, json!({}))
         }
-        Action::TakeIn => {
-            let observed = system.set_aside(id, TAKEN_IN_AT_ONCE_MAX).await?;
+        Action::ApplySetAside => {
+            let observed = system.set_aside(id, APPLIED_AT_ONCE_MAX).await?;
             let detail = json!({ "transfers_max": observed.len() });
             ("payment.set_aside_taken_in", Command::TakeIn { observed }, detail)
         }
@@ -292,9 +293,9 @@ mod tests {
         assert_ne!(refund, refund_under(other, "case-17"));
         // A client cannot choose a key so that the refund gets the id of another movement of money.
         for key in [payment.ulid().to_string(), other.ulid().to_string(), refund.to_string()] {
-            let sending = OperationId::refund_of(refund_under(payment, &key));
+            let operation = OperationId::refund_of(refund_under(payment, &key));
             let others = [payment, other].map(OperationId::settlement_of);
-            assert!(!others.contains(&sending) && sending != OperationId::refund_of(refund), "{key}");
+            assert!(!others.contains(&operation) && operation != OperationId::refund_of(refund), "{key}");
         }
         assert_eq!(refund.ulid().timestamp_ms(), payment.ulid().timestamp_ms());
     }

@@ -12,19 +12,17 @@ use payferry_evm::wallet::checksummed;
 use payferry_httpkit::ApiError;
 
 use crate::Operator;
-use crate::decisions::query::{BlockedLine, Decisions, Possible, held, may, may_refund};
-use crate::decisions::{DecisionKind, DecisionRequest, carry_out, find, next_refund};
+use crate::decisions::query::{BlockedLine, Decisions, Possible, decisions, held, may, may_refund};
+use crate::decisions::{DecisionKind, DecisionRequest, carry_out, next_refund};
 use crate::page::form::Filled;
-use crate::page::words::{Tone, ago, audit_log, badge, count, grouped, panel, short, status};
+use crate::page::words::{Tone, ago, audit_log, badge, count, done, grouped, panel, short, status};
 use crate::page::{Failure, NavSection, Page, Refused, id_of, path};
 
 /// `/ops/view/payments/{payment_id}/decide`.
 pub(crate) async fn show(operator: Operator, Path(payment_id): Path<String>, uri: Uri) -> Result<Response, Failure> {
     let (_, decisions) = read(&operator, &payment_id).await?;
     let is_decided = uri.query() == Some("done=decided");
-    let said = html! {
-        @if is_decided { p.notice.good role="status" { "The decision is recorded and carried out." } }
-    };
+    let said = html! { @if is_decided { (done("The decision is recorded and carried out.")) } };
     let now = operator.system.clock().now();
     Ok(page(&decisions, &said, None, &Filled::default(), now).into_response())
 }
@@ -38,25 +36,26 @@ pub(crate) async fn decide(
 ) -> Result<Response, Refused> {
     let fields = kind.fields();
     let unsuitable = kind.unsuitable(&operator, &filled.json(fields)).await?;
-    let asked = filled.read_confirmed(fields, |fields| DecisionRequest::read(kind, fields, unsuitable));
+    let request = filled.read_confirmed(fields, |fields| DecisionRequest::read(kind, fields, unsuitable));
     let (id, before) = read(&operator, &payment_id).await?;
-    let outcome = async { carry_out(&operator, id, asked?).await };
+    let outcome = async { carry_out(&operator, id, request?).await };
     let here = format!("{}/{id}", path("payments"));
+    let now = operator.system.clock().now();
     match outcome.await {
-        Ok(_) => Ok(Redirect::to(&format!("{here}/decide?done=decided")).into_response()),
         Err(ApiError::TimedOut) => Err(Failure::Unknown { about: "payment", path: here }.into()),
-        Err(error) => {
-            let refused = filled.refused(error)?;
-            let now = operator.system.clock().now();
-            Ok(page(&before, &refused.said, Some(kind), &refused.filled, now).answer_form(refused.status))
-        }
+        outcome => match filled.answered(outcome)? {
+            Ok(_) => Ok(Redirect::to(&format!("{here}/decide?done=decided")).into_response()),
+            Err(refused) => {
+                Ok(page(&before, &refused.said, Some(kind), &refused.filled, now).answer_form(refused.status))
+            }
+        },
     }
 }
 
 async fn read(operator: &Operator, payment_id: &str) -> Result<(PaymentId, Decisions), Failure> {
     let id = id_of("payment", payment_id)?;
-    let found = find(operator, id).await;
-    Ok((id, found.map_err(|error| Failure::of_read(error, "payment", payment_id))?))
+    let found = decisions(&operator.system, id).await?;
+    Ok((id, found.ok_or_else(|| Failure::not_found("payment", payment_id))?))
 }
 
 /// Link from the payment's page, if a decision is possible.
@@ -101,7 +100,7 @@ fn page(decisions: &Decisions, said: &Markup, sent: Option<DecisionKind>, filled
                     @for held in &decisions.blocked() { (refund(&here, held, &next_refund(decisions), filled_of(DecisionKind::RefundBlocked))) }
                 }
                 @if can(DecisionKind::RetrySettlement) { (retry(&here, payment, filled_of(DecisionKind::RetrySettlement), now)) }
-                @if can(DecisionKind::TakeIn) { (taking_in(&here, decisions, filled_of(DecisionKind::TakeIn))) }
+                @if can(DecisionKind::ApplySetAside) { (set_aside_panel(&here, decisions, filled_of(DecisionKind::ApplySetAside))) }
                 @if decisions.can.is_empty() {
                     section.panel aria-label="Empty" { p.none { "No decision is possible for this payment now." } }
                 }
@@ -109,7 +108,7 @@ fn page(decisions: &Decisions, said: &Markup, sent: Option<DecisionKind>, filled
             div.col { (audit_log(&decisions.history, "payment.", &html! { p { (grouped(decisions.history.len())) } }, "No decisions yet.", now)) }
         }
     };
-    Page::still(format!("Decide about {id}"), NavSection::Stuck, body)
+    Page::still(format!("Decide about {id}"), NavSection::Attention, body)
 }
 
 /// Verdict of a screening.
@@ -234,7 +233,7 @@ fn retry(here: &str, payment: &Payment, filled: &Filled, now: Timestamp) -> Mark
     panel("settlement", "Settlement", "failed with a persistent error", &body)
 }
 
-fn taking_in(here: &str, decisions: &Decisions, filled: &Filled) -> Markup {
+fn set_aside_panel(here: &str, decisions: &Decisions, filled: &Filled) -> Markup {
     let body = html! {
         dl.facts {
             @for line in &decisions.set_aside {

@@ -136,7 +136,7 @@ pub(crate) fn screening_record(verdict: Option<&Verdict>) -> impl Serialize + us
 }
 
 /// Action that applies transfers that were set aside.
-pub(crate) fn take_in(id: PaymentId) -> Possible {
+pub(crate) fn apply_set_aside(id: PaymentId) -> Possible {
     Possible { action: "take_in", path: format!("/ops/payments/{id}/take_in") }
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn possible_of_all(
     now: Timestamp,
 ) -> Vec<Possible> {
     let mut can = possible(payment, now);
-    can.extend(aside::may_be_taken_in(system, payment, set_aside).then(|| take_in(payment.id())));
+    can.extend(aside::may_be_applied(system, payment, set_aside).then(|| apply_set_aside(payment.id())));
     can
 }
 

@@ -8,6 +8,8 @@ use maud::{Markup, html};
 use payferry_httpkit::{ApiError, FieldError, Fields};
 use serde_json::{Map, Value};
 
+use crate::page::Failure;
+
 /// Check box that must be ticked, because a transfer cannot be reversed.
 const CONFIRM: &str = "confirm";
 
@@ -68,8 +70,8 @@ impl Filled {
     ) -> Result<T, ApiError> {
         let body = self.json(fields);
         let fields = Fields::of_body(&body)?;
-        let asked = read(&fields);
-        fields.finish(asked)
+        let request = read(&fields);
+        fields.finish(request)
     }
 
     /// Reads a form that also has to be confirmed.
@@ -78,11 +80,11 @@ impl Filled {
         fields: &[(&str, Sort)],
         read: impl FnOnce(&Fields<'_>) -> Option<T>,
     ) -> Result<T, ApiError> {
-        let asked = self.read(fields, read);
+        let request = self.read(fields, read);
         if !self.value(CONFIRM).trim().is_empty() {
-            return asked;
+            return request;
         }
-        let mut errors = if let Err(ApiError::Validation(errors)) = asked { errors } else { Vec::new() };
+        let mut errors = if let Err(ApiError::Validation(errors)) = request { errors } else { Vec::new() };
         let (code, message) = ("required".into(), "must be ticked".to_owned());
         errors.push(FieldError { field: CONFIRM.to_owned(), code, message });
         Err(ApiError::Validation(errors))
@@ -104,21 +106,24 @@ impl Filled {
         Value::Object(fields.iter().filter_map(read).collect::<Map<_, _>>())
     }
 
-    /// The form with the reason why it was not carried out. Returns an error unchanged that is no answer to the form.
-    pub(crate) fn refused(mut self, error: ApiError) -> Result<RefusedForm, ApiError> {
+    /// The outcome of the form, or the form with the reason why it was not carried out. Returns an error unchanged that
+    /// is no answer to the form.
+    pub(crate) fn answered<T>(&self, outcome: Result<T, ApiError>) -> Result<Result<T, RefusedForm>, Failure> {
+        let mut filled = self.clone();
         let said = |detail: &str| html! { div.notice.bad role="alert" { "Nothing was changed: " (detail) } };
-        let (status, said) = match error {
-            ApiError::Conflict(_, detail, _) | ApiError::Unprocessable(_, detail, _) => {
+        let (status, said) = match outcome {
+            Ok(done) => return Ok(Ok(done)),
+            Err(ApiError::Conflict(_, detail, _) | ApiError::Unprocessable(_, detail, _)) => {
                 (StatusCode::CONFLICT, said(&detail))
             }
-            ApiError::NotFound(what) => (StatusCode::NOT_FOUND, said(&format!("{what} not found."))),
-            ApiError::Validation(errors) => {
-                self.errors = errors;
-                (StatusCode::UNPROCESSABLE_ENTITY, self.summary())
+            Err(ApiError::NotFound(what)) => (StatusCode::NOT_FOUND, said(&format!("{what} not found."))),
+            Err(ApiError::Validation(errors)) => {
+                filled.errors = errors;
+                (StatusCode::UNPROCESSABLE_ENTITY, filled.summary())
             }
-            other => return Err(other),
+            Err(other) => return Err(Failure::of_form(&other)),
         };
-        Ok(RefusedForm { status, said, filled: self })
+        Ok(Err(RefusedForm { status, said, filled }))
     }
 
     fn value(&self, name: &str) -> &str {

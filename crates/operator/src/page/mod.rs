@@ -13,11 +13,12 @@ use std::str::FromStr;
 use std::sync::LazyLock;
 
 use axum::extract::FromRequestParts;
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, VARY};
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, VARY};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use payferry_accounts::tenants::TenantError;
 use payferry_entities::StoreError;
 use payferry_httpkit::ApiError;
 use payferry_httpkit::pages::script_policy;
@@ -48,10 +49,9 @@ pub(crate) enum NavSection {
     /// Overview and the pages it links to.
     Overview,
     /// Items that need attention.
-    Stuck,
+    Attention,
     /// Customers and their verification.
     Customers,
-    /// Pauses.
     Pauses,
     /// PSPs and their keys.
     Psps,
@@ -118,9 +118,6 @@ fn respond(status: StatusCode, markup: Markup) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
         (CONTENT_SECURITY_POLICY, POLICY.clone()),
-        // With `no-referrer`, the browser would not send the origin of a form.
-        (REFERRER_POLICY, HeaderValue::from_static("same-origin")),
-        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
         (VARY, HeaderValue::from_static("accept, x-fragment, cookie")),
     ];
     (status, headers, markup.into_string()).into_response()
@@ -157,7 +154,7 @@ fn bar(page: &Page) -> Markup {
                 a.brand href="/ops" { "Payferry " span { "operator" } }
                 nav aria-label="Pages" {
                     a href="/ops" aria-current=[current(NavSection::Overview)] { "Overview" }
-                    a href="/ops/view/stuck" aria-current=[current(NavSection::Stuck)] { "Needs attention" }
+                    a href="/ops/view/stuck" aria-current=[current(NavSection::Attention)] { "Needs attention" }
                     a href="/ops/view/pauses" aria-current=[current(NavSection::Pauses)] { "Pauses" }
                     a href="/ops/view/customers" aria-current=[current(NavSection::Customers)] { "Customers" }
                     a href="/ops/view/psps" aria-current=[current(NavSection::Psps)] { "PSPs" }
@@ -207,48 +204,6 @@ impl Failure {
         Self::NotFound { what, name: name.into() }
     }
 
-    /// Failure of a read of the object with this name.
-    pub(crate) fn of_read(error: ApiError, what: &'static str, name: &str) -> Self {
-        if matches!(error, ApiError::NotFound(_)) { Self::not_found(what, name) } else { error.into() }
-    }
-}
-
-/// Parses the id in the path of a page. No object has a malformed id.
-pub(crate) fn id_of<I: FromStr>(what: &'static str, text: &str) -> Result<I, Failure> {
-    text.parse().map_err(|_| Failure::not_found(what, text))
-}
-
-impl<E: Into<Failure>> From<E> for Refused {
-    fn from(error: E) -> Self {
-        Self(error.into())
-    }
-}
-
-impl From<DbErr> for Failure {
-    fn from(error: DbErr) -> Self {
-        Self::Unreadable(error.to_string())
-    }
-}
-
-impl From<ApiError> for Failure {
-    fn from(error: ApiError) -> Self {
-        match error {
-            ApiError::NotFound(what) => Self::not_found(what, "that id"),
-            ApiError::TimedOut => Self::Unknown { about: "overview", path: "/ops".to_owned() },
-            other => {
-                Self::Unreadable(other.for_log().map_or_else(|| format!("{other:?}"), |(_, reason)| reason.to_owned()))
-            }
-        }
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        Self::Unreadable(error.to_string())
-    }
-}
-
-impl Failure {
     fn page(self) -> Page {
         let is_live = matches!(self, Self::Unreadable(_));
         let (status, headline, words) = match self {
@@ -277,6 +232,49 @@ impl Failure {
         };
         // A live page shows the requested content as soon as it is available.
         Page { status, is_live, ..Page::still(headline, NavSection::Overview, body) }
+    }
+
+    /// Error of a form that is no answer to it.
+    pub(crate) fn of_form(error: &ApiError) -> Self {
+        match error {
+            ApiError::TimedOut => Self::Unknown { about: "overview", path: "/ops".to_owned() },
+            other => {
+                Self::Unreadable(other.for_log().map_or_else(|| format!("{other:?}"), |(_, reason)| reason.to_owned()))
+            }
+        }
+    }
+}
+
+/// Parses the id in the path of a page. No object has a malformed id.
+pub(crate) fn id_of<I: FromStr>(what: &'static str, text: &str) -> Result<I, Failure> {
+    text.parse().map_err(|_| Failure::not_found(what, text))
+}
+
+impl<E: Into<Failure>> From<E> for Refused {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+impl From<DbErr> for Failure {
+    fn from(error: DbErr) -> Self {
+        Self::Unreadable(error.to_string())
+    }
+}
+
+impl From<TenantError> for Failure {
+    fn from(error: TenantError) -> Self {
+        match error {
+            TenantError::NoPsp(id) => Self::not_found("PSP", id.to_string()),
+            TenantError::NoKey(_) => Self::not_found("key", "that id"),
+            other => Self::Unreadable(other.to_string()),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Unreadable(error.to_string())
     }
 }
 

@@ -8,14 +8,13 @@ use payferry_accounts::audit::AuditEntry;
 use payferry_domain::Timestamp;
 use payferry_runtime::observe::ActorKind;
 
+use crate::page::path;
 use crate::query::Count;
 
 payferry_domain::named! {
     /// Severity of a state, shown as a colour. The word is always shown too.
     Tone, "the severity of a state" {
-        /// Neutral.
         Idle = "idle",
-        /// Good.
         Good = "good",
         /// Warning: the operator should know about it.
         Warn = "warn",
@@ -29,6 +28,11 @@ pub(crate) fn badge(word: &str, tone: Tone) -> Markup {
     html! { span class={ "badge " (tone.as_str()) } { (plain(word)) } }
 }
 
+/// Notice that a form was carried out.
+pub(crate) fn done(words: &str) -> Markup {
+    html! { p.notice.good role="status" { (words) } }
+}
+
 /// Serialised name as words.
 pub(crate) fn plain(name: &str) -> String {
     name.replace('_', " ")
@@ -37,8 +41,8 @@ pub(crate) fn plain(name: &str) -> String {
 /// Name of a kind of actor. Stored names and labels of metrics keep older words.
 pub(crate) fn actor_kind(kind: ActorKind) -> String {
     match kind {
-        ActorKind::ComplianceDesk => "compliance service".to_owned(),
-        ActorKind::SendingDesk => "outbound supervisor".to_owned(),
+        ActorKind::ComplianceService => "compliance service".to_owned(),
+        ActorKind::OutboundSupervisor => "outbound supervisor".to_owned(),
         ActorKind::Sending => "outbound transfer".to_owned(),
         kind => plain(kind.as_str()),
     }
@@ -190,7 +194,24 @@ pub(crate) fn payment_link(id: &str) -> Markup {
 }
 
 pub(crate) fn outbound_link(id: &str) -> Markup {
-    html! { a.mono href={ "/ops/view/sendings/" (id) } { (id) } }
+    html! { a.mono href={ (path("sendings")) "/" (id) } { (id) } }
+}
+
+/// Path of an actor's own page. Spaces in its name become underscores.
+pub(crate) fn actor_path(kind: ActorKind, name: &str) -> String {
+    path(&format!("actors/{}/{}", kind.as_str(), name.replace(' ', "_")))
+}
+
+/// Path of the page with the most information about a permanent actor: the page of its subject if that shows the actor
+/// too.
+pub(crate) fn fullest_path(kind: ActorKind, name: &str) -> String {
+    match kind {
+        ActorKind::Watcher | ActorKind::Settler => format!("{}/{name}", path("chains")),
+        ActorKind::Endpoint => format!("{}/{name}", path("webhooks")),
+        ActorKind::OutboundSupervisor => path("sendings"),
+        ActorKind::Shard => format!("{}/{name}", path("shards")),
+        kind => actor_path(kind, name),
+    }
 }
 
 /// Section with a heading and a note next to it. An empty note is left out.
@@ -259,10 +280,7 @@ mod tests {
 
     #[test]
     fn formats_counts_and_durations() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1_000), "1,000");
-        assert_eq!(grouped(-12_345_678), "−12,345,678");
+        assert_eq!([0, 999, 1_000, -12_345_678].map(grouped).join(" "), "0 999 1,000 −12,345,678");
         assert_eq!(counted(1, "payment", "payments"), "1 payment");
         assert_eq!(
             [0.0, 0.012, 0.5, 3.21, 42.0, 1_500.0, 90_000.0].map(millis).join(" | "),

@@ -131,7 +131,7 @@ async fn row_revisions(system: &System, payment: &Payment) -> Result<HashMap<Tra
 
 /// Failures of one actor, newest first.
 pub(crate) fn incidents_of(system: &System, kind: ActorKind, name: &str) -> Vec<Incident> {
-    system.latest_incidents_of(kind, name, INCIDENTS_MAX)
+    system.log().latest_of(kind, name, INCIDENTS_MAX)
 }
 
 /// Shard of a payment. `None` while there are no shards.

@@ -11,8 +11,8 @@ use payferry_journal::webhooks::log::LogEntry;
 use serde::Deserialize;
 
 use crate::Operator;
-use crate::actors::panel::One;
-use crate::actors::{let_run, panel as actor};
+use crate::actors::panel::{self as actor, One};
+use crate::actors::quarantine;
 use crate::decisions::aside::SetAsideLine;
 use crate::decisions::page as decisions;
 use crate::page::words::{
@@ -37,20 +37,24 @@ pub(crate) async fn find(Query(search): Query<Search>) -> Result<Response, Failu
     Ok(Redirect::to(&format!("{}/{id}", path("payments"))).into_response())
 }
 
-pub(crate) async fn show(operator: Operator, Path(id): Path<String>, asked: PageRequest) -> Result<Response, Failure> {
+pub(crate) async fn show(
+    operator: Operator,
+    Path(id): Path<String>,
+    request: PageRequest,
+) -> Result<Response, Failure> {
     let missing = || Failure::not_found("payment", id.clone());
     let id = PaymentId::of_public(&id).ok_or_else(missing)?;
     let facts = payment::payment(&operator.system, id).await?.ok_or_else(missing)?;
     let clock = operator.system.clock();
     let body = body(&facts, clock.now(), clock.real_now());
-    Ok(asked.answer(&Page::live(format!("Payment {id}"), NavSection::Overview, body)))
+    Ok(request.answer(&Page::live(format!("Payment {id}"), NavSection::Overview, body)))
 }
 
 /// Releases a quarantined payment.
 pub(crate) async fn release(operator: Operator, Path(id): Path<String>) -> Result<Response, Refused> {
     let id: PaymentId = id_of("payment", &id)?;
     // The result is not needed: the page shows the current state.
-    let_run(&operator, id).await?;
+    quarantine::release(&operator, id).await?;
     Ok(Redirect::to(&format!("{}/{id}", path("payments"))).into_response())
 }
 
@@ -284,7 +288,6 @@ fn delivery_answer(code: Option<i64>, error: Option<&str>) -> Markup {
 struct TimelineEntry {
     tone: Tone,
     headline: Markup,
-    /// Details.
     detail: Option<Markup>,
 }
 

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use payferry_accounts::Moment;
 use payferry_accounts::keys::ApiKey;
-use payferry_accounts::tenants::{self, EXPIRES_DAYS_MAX, KeyOrder, KeyRecord, KeyState, NewKey, Slice};
+use payferry_accounts::tenants::{self, EXPIRES_DAYS_MAX, KeyOrder, KeyRecord, KeyState, NewKey, Slice, TenantError};
 use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
 use payferry_httpkit::{Answer, ApiError, Fault, Fields, JsonBody, Path, QueryFields, read};
 use serde::Serialize;
@@ -56,7 +56,8 @@ pub(crate) async fn list(operator: Operator, Path(psp_id): Path<String>, uri: Ur
 /// Creates a key and shows it once.
 pub(crate) async fn create(operator: Operator, Path(psp_id): Path<String>, body: JsonBody) -> Result<Answer, ApiError> {
     let psp_id = id_of("psp_id", &psp_id)?;
-    let (record, key) = make(&operator, psp_id, body.read(|fields| Some(read_new(fields)))?).await?;
+    let (record, key) =
+        make(&operator, psp_id, body.read(|fields| Some(read_new(fields)))?).await.map_err(tenant_failure)?;
     let now = operator.system.clock().real_now();
     Answer::created(&record! {
         message: "The key is shown only once and stored as a keyed hash",
@@ -80,13 +81,11 @@ pub(crate) fn read_new(fields: &Fields<'_>) -> NewKey {
 }
 
 /// Creates a key for the operator. Used by the API and the page.
-pub(crate) async fn make(operator: &Operator, psp_id: PspId, new: NewKey) -> Result<(KeyRecord, ApiKey), ApiError> {
+pub(crate) async fn make(operator: &Operator, psp_id: PspId, new: NewKey) -> Result<(KeyRecord, ApiKey), TenantError> {
     let system = &operator.system;
     let now = system.clock().real_now();
     let (record, key) =
-        tenants::create_key(system.database(), system.sealer(), operator.config.key_mode, psp_id, new, now)
-            .await
-            .map_err(tenant_failure)?;
+        tenants::create_key(system.database(), system.sealer(), operator.config.key_mode, psp_id, new, now).await?;
     tracing::info!(psp.id = %psp_id, key.id = %record.id, "operator created key {} of {psp_id}", record.id);
     Ok((record, key))
 }
@@ -97,16 +96,14 @@ pub(crate) async fn revoke(
     Path((psp_id, key_id)): Path<(String, String)>,
 ) -> Result<Answer, ApiError> {
     let (psp_id, key_id): (PspId, KeyId) = (id_of("psp_id", &psp_id)?, id_of("key_id", &key_id)?);
-    let key = refuse(&operator, psp_id, key_id).await?;
+    let key = refuse(&operator, psp_id, key_id).await.map_err(tenant_failure)?;
     Answer::ok(&shown(key, operator.system.clock().real_now()))
 }
 
 /// Revokes a key for the operator. Used by the API and the page.
-pub(crate) async fn refuse(operator: &Operator, psp_id: PspId, key_id: KeyId) -> Result<KeyRecord, ApiError> {
+pub(crate) async fn refuse(operator: &Operator, psp_id: PspId, key_id: KeyId) -> Result<KeyRecord, TenantError> {
     let system = &operator.system;
-    let key = tenants::revoke_key(system.database(), Some(psp_id), key_id, system.clock().real_now())
-        .await
-        .map_err(tenant_failure)?;
+    let key = tenants::revoke_key(system.database(), Some(psp_id), key_id, system.clock().real_now()).await?;
     tracing::info!(psp.id = %psp_id, key.id = %key_id, "operator revoked key {key_id} of {psp_id}");
     Ok(key)
 }
@@ -137,12 +134,10 @@ pub(crate) async fn create_by_form(
     filled: Filled,
 ) -> Result<Response, Refused> {
     let psp = find(&operator, &psp_id).await?;
-    let (status, said, filled) = match filled.read(&FIELDS, |fields| Some(read_new(fields))) {
+    let read = filled.read(&FIELDS, |fields| Some(read_new(fields)));
+    let (status, said, filled) = match filled.answered(read)? {
         Ok(new) => (StatusCode::CREATED, secret(&make(&operator, psp.id, new).await?.1), Filled::default()),
-        Err(error) => {
-            let RefusedForm { status, said, filled } = filled.refused(error)?;
-            (status, said, filled)
-        }
+        Err(RefusedForm { status, said, filled }) => (status, said, filled),
     };
     let site = PspPage::of(&operator, &psp_id).await?;
     Ok(site.page(&said, &policies_of(&site.psp), &filled).answer_form(status))
@@ -162,8 +157,7 @@ impl Keys {
     /// Reads the page that starts at offset `from`.
     pub(super) async fn of(operator: &Operator, psp: PspId, from: u32, now: Timestamp) -> Result<Self, Failure> {
         let (slice, order) = (Slice { limit: KEYS_MAX, offset: from.into() }, KeyOrder::ActiveFirst(now));
-        let listed = tenants::list_keys(operator.system.database(), Some(psp), order, slice).await;
-        let (total, page) = listed.map_err(tenant_failure)?;
+        let (total, page) = tenants::list_keys(operator.system.database(), Some(psp), order, slice).await?;
         Ok(Self { page, from: slice.offset, total })
     }
 

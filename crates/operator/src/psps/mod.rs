@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use axum::http::Uri;
 use payferry_accounts::Moment;
-use payferry_accounts::tenants::{self, DEFAULT_WORD, Name, OwnOrDefault, PolicyChange, PspRecord, Slice};
+use payferry_accounts::tenants::{self, DEFAULT_WORD, Name, OwnOrDefault, PolicyChange, PspRecord, Slice, TenantError};
 use payferry_actors::chains::Chains;
 use payferry_domain::{Amount, FeeBps, PspId};
 use payferry_httpkit::{Answer, ApiError, Fault, Fields, JsonBody, Path, QueryFields};
@@ -66,7 +66,7 @@ pub(crate) async fn get(operator: Operator, Path(psp_id): Path<String>) -> Resul
 
 pub(crate) async fn create(operator: Operator, body: JsonBody) -> Result<Answer, ApiError> {
     let (name, change) = body.read(|fields| read_new(fields, operator.system.chains()))?;
-    Answer::created(&shown(make(&operator, &name, change).await?, &operator))
+    Answer::created(&shown(make(&operator, &name, change).await.map_err(tenant_failure)?, &operator))
 }
 
 pub(crate) fn read_new(fields: &Fields<'_>, chains: &Chains) -> Option<(Name, PolicyChange)> {
@@ -76,11 +76,9 @@ pub(crate) fn read_new(fields: &Fields<'_>, chains: &Chains) -> Option<(Name, Po
 }
 
 /// Creates a PSP for the operator. Used by the API and the page.
-pub(crate) async fn make(operator: &Operator, name: &Name, change: PolicyChange) -> Result<PspRecord, ApiError> {
+pub(crate) async fn make(operator: &Operator, name: &Name, change: PolicyChange) -> Result<PspRecord, TenantError> {
     let system = &operator.system;
-    let psp = tenants::create_psp(system.database(), name, change, system.clock().real_now())
-        .await
-        .map_err(tenant_failure)?;
+    let psp = tenants::create_psp(system.database(), name, change, system.clock().real_now()).await?;
     tracing::info!(psp.id = %psp.id, "operator created PSP {}", psp.id);
     Ok(psp)
 }
@@ -89,7 +87,7 @@ pub(crate) async fn make(operator: &Operator, name: &Name, change: PolicyChange)
 pub(crate) async fn change(operator: Operator, Path(psp_id): Path<String>, body: JsonBody) -> Result<Answer, ApiError> {
     let id = id_of("psp_id", &psp_id)?;
     let (name, change) = body.read(|fields| Some(read_change(fields, operator.system.chains())))?;
-    Answer::ok(&shown(set(&operator, id, name.as_ref(), change).await?, &operator))
+    Answer::ok(&shown(set(&operator, id, name.as_ref(), change).await.map_err(tenant_failure)?, &operator))
 }
 
 /// Reads the fields of a changed PSP. Fields that are not given stay unchanged.
@@ -104,11 +102,9 @@ pub(crate) async fn set(
     id: PspId,
     name: Option<&Name>,
     change: PolicyChange,
-) -> Result<PspRecord, ApiError> {
+) -> Result<PspRecord, TenantError> {
     let system = &operator.system;
-    let psp = tenants::change_psp(system.database(), id, name, change, system.clock().real_now())
-        .await
-        .map_err(tenant_failure)?;
+    let psp = tenants::change_psp(system.database(), id, name, change, system.clock().real_now()).await?;
     // Takes effect here at once. Other nodes see the change when their cached copy expires.
     system.psps().forget(id).await;
     tracing::info!(psp.id = %id, "operator changed PSP {id}");

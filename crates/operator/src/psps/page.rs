@@ -9,9 +9,8 @@ use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Amount, Timestamp};
 use serde::Deserialize;
 
-use crate::input::tenant_failure;
 use crate::page::form::{Filled, Sort, ticked};
-use crate::page::words::{ago, grouped, head, offset_pages, panel};
+use crate::page::words::{ago, done, grouped, head, offset_pages, panel};
 use crate::page::{Failure, NavSection, Page, Refused, id_of, path};
 use crate::psps::keys::{self, Keys};
 use crate::psps::policies::BPS_MAX;
@@ -62,15 +61,13 @@ pub(crate) async fn list(operator: Operator, Query(part): Query<Part>) -> Result
 
 /// Creates a PSP and redirects to it.
 pub(crate) async fn create(operator: Operator, filled: Filled) -> Result<Response, Refused> {
-    match filled.read(&NEW_PSP_FIELDS, |fields| psps::read_new(fields, operator.system.chains())) {
+    let read = filled.read(&NEW_PSP_FIELDS, |fields| psps::read_new(fields, operator.system.chains()));
+    match filled.answered(read)? {
         Ok((name, change)) => {
             let psp = psps::make(&operator, &name, change).await?;
             Ok(Redirect::to(&format!("{}/{}", path("psps"), psp.id)).into_response())
         }
-        Err(error) => {
-            let refused = filled.refused(error)?;
-            Ok(list_page(&operator, 0, &refused.filled).await?.answer_form(refused.status))
-        }
+        Err(refused) => Ok(list_page(&operator, 0, &refused.filled).await?.answer_form(refused.status)),
     }
 }
 
@@ -82,15 +79,9 @@ pub(crate) async fn show(
 ) -> Result<Response, Failure> {
     let site = PspPage::with_keys_from(&operator, &psp_id, shown.keys.unwrap_or_default()).await?;
     let said = match shown.done.as_deref() {
-        Some("saved") => {
-            html! { p.notice.good role="status" { "Policies saved. They apply to new payments." } }
-        }
-        Some("wallet") => {
-            html! { p.notice.good role="status" { "Withdrawal wallet saved. The PSP sees it in its settings." } }
-        }
-        Some("revoked") => {
-            html! { p.notice.good role="status" { "Key revoked. All nodes refuse it within a few seconds." } }
-        }
+        Some("saved") => done("Policies saved. They apply to new payments."),
+        Some("wallet") => done("Withdrawal wallet saved. The PSP sees it in its settings."),
+        Some("revoked") => done("Key revoked. All nodes refuse it within a few seconds."),
         _ => html! {},
     };
     Ok(site.page(&said, &policies_of(&site.psp), &Filled::with([("scopes", "full".to_owned())])).into_response())
@@ -103,26 +94,23 @@ pub(crate) async fn change(
     filled: Filled,
 ) -> Result<Response, Refused> {
     let site = PspPage::of(&operator, &psp_id).await?;
-    match filled.read(&PSP_FIELDS, |fields| Some(psps::read_change(fields, operator.system.chains()))) {
+    let read = filled.read(&PSP_FIELDS, |fields| Some(psps::read_change(fields, operator.system.chains())));
+    match filled.answered(read)? {
         Ok((name, change)) => {
             psps::set(&operator, site.psp.id, name.as_ref(), change).await?;
             Ok(Redirect::to(&format!("{}/{}?done=saved", path("psps"), site.psp.id)).into_response())
         }
-        Err(error) => {
-            let refused = filled.refused(error)?;
-            Ok(site.page(&refused.said, &refused.filled, &Filled::default()).answer_form(refused.status))
-        }
+        Err(refused) => Ok(site.page(&refused.said, &refused.filled, &Filled::default()).answer_form(refused.status)),
     }
 }
 
 pub(super) async fn find(operator: &Operator, psp_id: &str) -> Result<PspRecord, Failure> {
-    let found = tenants::find_psp(operator.system.database(), id_of("PSP", psp_id)?).await;
-    found.map_err(|error| Failure::of_read(tenant_failure(error), "PSP", psp_id))
+    Ok(tenants::find_psp(operator.system.database(), id_of("PSP", psp_id)?).await?)
 }
 
 async fn list_page(operator: &Operator, offset: u64, new: &Filled) -> Result<Page, Failure> {
     let slice = Slice { limit: PSPS_MAX, offset };
-    let (total, psps) = tenants::list_psps(operator.system.database(), slice).await.map_err(tenant_failure)?;
+    let (total, psps) = tenants::list_psps(operator.system.database(), slice).await?;
     let now = operator.system.clock().real_now();
     let body = html! {
         div.title { h1 { "PSPs" } p { "Payment service providers and their policies." } }
@@ -182,7 +170,7 @@ impl PspPage {
     async fn with_keys_from(operator: &Operator, psp_id: &str, keys_from: u32) -> Result<Self, Failure> {
         let (psp, now) = (find(operator, psp_id).await?, operator.system.clock().real_now());
         let keys = Keys::of(operator, psp.id, keys_from, now).await?;
-        let wallets = withdrawal::of(operator, psp.id).await?;
+        let wallets = withdrawal::of(operator, psp.id).await.map_err(|error| Failure::Unreadable(error.to_string()))?;
         Ok(Self { psp, wallets, wallet: Filled::default(), keys, now })
     }
 

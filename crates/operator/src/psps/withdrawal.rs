@@ -46,8 +46,8 @@ pub(crate) async fn show(operator: Operator, Path(psp_id): Path<String>) -> Resu
 /// chains.
 pub(crate) async fn change(operator: Operator, Path(psp_id): Path<String>, body: JsonBody) -> Result<Answer, ApiError> {
     let psp_id = id_of("psp_id", &psp_id)?;
-    let asked = body.read(read_new)?;
-    Answer::ok(&record! { psp_id: psp_id, wallets: set_by_operator(&operator, psp_id, asked).await? })
+    let wallet = body.read(read_new)?;
+    Answer::ok(&record! { psp_id: psp_id, wallets: set_by_operator(&operator, psp_id, wallet).await? })
 }
 
 /// Chain and address that the fields name. `None` means every chain, or no wallet.
@@ -66,18 +66,18 @@ fn read_new(fields: &Fields<'_>) -> Option<(Option<Chain>, Option<Address>)> {
 async fn set_by_operator(
     operator: &Operator,
     psp_id: PspId,
-    asked: (Option<Chain>, Option<Address>),
+    wallet: (Option<Chain>, Option<Address>),
 ) -> Result<Vec<WalletRecord>, ApiError> {
     let system = &operator.system;
     let specs: Vec<&ChainSpec> = system.chains().running().collect();
     let now = system.clock().real_now();
-    let wallets = set(system.database(), &specs, operator.config.key_mode, psp_id, asked, now).await?;
+    let wallets = set(system.database(), &specs, operator.config.key_mode, psp_id, wallet, now).await?;
     tracing::warn!(psp.id = %psp_id, "operator changed the withdrawal wallet of PSP {psp_id}");
     Ok(WalletRecord::of_all(&wallets))
 }
 
 /// Returns the current and the pending withdrawal wallets of a PSP.
-pub(crate) async fn of(operator: &Operator, psp_id: PspId) -> Result<Vec<WalletRecord>, ApiError> {
+pub(crate) async fn of(operator: &Operator, psp_id: PspId) -> Result<Vec<WalletRecord>, WithdrawalWalletError> {
     let system = &operator.system;
     let wallets = list(system.database(), psp_id, system.clock().real_now()).await?;
     Ok(WalletRecord::of_all(&wallets))
@@ -98,10 +98,9 @@ pub(crate) async fn set_by_form(
 ) -> Result<Response, Refused> {
     let mut site = PspPage::of(&operator, &psp_id).await?;
     let outcome = async { set_by_operator(&operator, site.psp.id, filled.read(&FIELDS, read_new)?).await };
-    match outcome.await {
+    match filled.answered(outcome.await)? {
         Ok(_) => Ok(Redirect::to(&format!("{}/{}?done=wallet", path("psps"), site.psp.id)).into_response()),
-        Err(error) => {
-            let refused = filled.refused(error)?;
+        Err(refused) => {
             site.wallet = refused.filled;
             let page = site.page(&refused.said, &policies_of(&site.psp), &Filled::default());
             Ok(page.answer_form(refused.status))
@@ -162,7 +161,7 @@ pub async fn set(
 ) -> Result<Wallets, WithdrawalWalletError> {
     if let Some(address) = address
         && let Some(reason) =
-            destination::unsuitable(database, &Watchlist::new(), specs.iter().copied(), address).await?
+            destination::unsuitable(database, &Watchlist::default(), specs.iter().copied(), address).await?
     {
         return Err(WithdrawalWalletError::Unsuitable(address, reason));
     }

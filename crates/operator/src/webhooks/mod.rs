@@ -263,7 +263,8 @@ impl WebhookBacklog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::testing::{database, plan_of};
+    use crate::query::test_database;
+    use payferry_harness::database::query_plan;
     use sea_orm::{ConnectionTrait, Statement};
 
     /// SQL of a PSP, with a webhook URL or without.
@@ -296,9 +297,9 @@ mod tests {
     /// The query finds each PSP's deliveries by an index and the oldest at its start, for any number of deliveries.
     #[tokio::test]
     async fn the_backlog_query_reads_no_finished_delivery() {
-        let (database, _folder) = database().await;
+        let (database, _test_database) = test_database().await;
         let sql = backlogs_sql(DbBackend::Sqlite, 0);
-        let plan = plan_of(&database, Statement::from_string(database.backend(), sql)).await;
+        let plan = query_plan(database.reader(), Statement::from_string(database.backend(), sql)).await;
         let of_deliveries: Vec<_> = plan.iter().filter(|step| step.contains(" d ")).collect();
         assert!(
             of_deliveries.len() >= 6 && of_deliveries.iter().all(|step| step.starts_with("SEARCH d ")),
@@ -313,7 +314,7 @@ mod tests {
 
     #[tokio::test]
     async fn reads_the_psps_with_the_oldest_events_and_reports_that_more_exist() {
-        let (database, _folder) = database().await;
+        let (database, _test_database) = test_database().await;
         let (last, count) = (i64::try_from(ENDPOINTS_MAX).unwrap(), ENDPOINTS_MAX + 1);
         // A higher id has waited longer.
         let statements = (0..=last).flat_map(|n| {
@@ -342,7 +343,7 @@ mod tests {
 
     #[tokio::test]
     async fn finds_the_oldest_failed_event_and_counts_events_without_a_url_apart() {
-        let (database, _folder) = database().await;
+        let (database, _test_database) = test_database().await;
         let mut statements = vec![psp("psp_failing", true), psp("psp_silent", false)];
         // An older delivery has a later retry.
         statements.extend((1..=1_500).map(|n| delivery("psp_failing", n, "failed", n, 10_000 - n)));

@@ -22,7 +22,7 @@ use crate::webhooks::{self, EndpointLine, WebhookBacklog, Webhooks};
 pub(crate) const OVERVIEW_MAX: usize = 5;
 
 /// `/ops/view/webhooks`: every endpoint.
-pub(crate) async fn list(operator: Operator, asked: PageRequest) -> Result<Response, Failure> {
+pub(crate) async fn list(operator: Operator, request: PageRequest) -> Result<Response, Failure> {
     let mut webhooks = webhooks::webhooks(&operator.system).await?;
     name(&operator.system, &mut webhooks.endpoints).await?;
     let now = operator.system.clock().real_now();
@@ -40,14 +40,14 @@ pub(crate) async fn list(operator: Operator, asked: PageRequest) -> Result<Respo
             }
         }
     };
-    Ok(asked.answer(&Page::live("Webhooks", NavSection::Overview, body)))
+    Ok(request.answer(&Page::live("Webhooks", NavSection::Overview, body)))
 }
 
 /// `/ops/view/webhooks/{psp_id}`: one endpoint.
 pub(crate) async fn show(
     operator: Operator,
     Path(psp_id): Path<String>,
-    asked: PageRequest,
+    request: PageRequest,
 ) -> Result<Response, Failure> {
     let id: PspId = id_of("endpoint", &psp_id)?;
     let system = &operator.system;
@@ -60,7 +60,7 @@ pub(crate) async fn show(
         return Err(Failure::not_found("endpoint", psp_id));
     }
     let now = system.clock().real_now();
-    Ok(asked.answer(&Page::live("Endpoint", NavSection::Overview, body(&psp_id, line.as_ref(), node.as_ref(), now))))
+    Ok(request.answer(&Page::live("Endpoint", NavSection::Overview, body(&psp_id, line.as_ref(), node.as_ref(), now))))
 }
 
 /// Reads the names of the PSPs that have none yet: those without undelivered events.

@@ -340,7 +340,7 @@ impl ActorRegistry {
     }
 
     fn show(&self, node: &Node) -> NodeView {
-        let state = node.standing.lock().state;
+        let state = node.state.lock().state;
         let (restarts, last_failure) = self.failures_of(node.kind, &node.name);
         NodeView {
             kind: node.kind,

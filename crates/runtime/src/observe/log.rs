@@ -177,7 +177,7 @@ impl SupervisionLog {
         self.inner.lock().recent.len()
     }
 
-    /// Receiver of the newest incident's number.
+    /// Receiver of the newest incident's number; 0 before the first.
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
     }
@@ -216,7 +216,7 @@ mod tests {
     fn drops_the_oldest_records_except_those_of_permanent_actors() {
         let log = SupervisionLog::default();
         let failure = ActorFailure { at: SystemTime::UNIX_EPOCH, cause: Cause::Panic, reason: "on purpose".to_owned() };
-        log.add(ActorKind::SendingDesk, "outbound supervisor", &failure, Action::Restarted);
+        log.add(ActorKind::OutboundSupervisor, "outbound supervisor", &failure, Action::Restarted);
         for number in 0..RECORDS_MAX {
             log.add(ActorKind::Sending, &format!("wd_{number}"), &failure, Action::Restarted);
         }
@@ -224,7 +224,7 @@ mod tests {
         let restarts = |kind, name| log.failures_of(kind, name).0;
         assert_eq!([restarts(ActorKind::Sending, "wd_0"), restarts(ActorKind::Sending, "wd_1")], [0, 1]);
         assert_eq!(
-            [restarts(ActorKind::Payment, "pay_1"), restarts(ActorKind::SendingDesk, "outbound supervisor")],
+            [restarts(ActorKind::Payment, "pay_1"), restarts(ActorKind::OutboundSupervisor, "outbound supervisor")],
             [1, 1]
         );
         assert_eq!(log.inner.lock().records.len(), RECORDS_MAX + 1);

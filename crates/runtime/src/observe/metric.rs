@@ -79,19 +79,22 @@ impl Metric {
     }
 }
 
-/// Defines the metrics of a module as constants, and `describe`, which registers their help texts.
+/// Defines the metrics of a module as constants, and `describe`, which registers their help texts, and exports those that
+/// are `exported`, for all values of their label.
 ///
 /// ```
 /// payferry_runtime::metrics! {
-///     Counter ERRORS = "payferry_errors_total", "Errors, by kind.";
-///     Gauge(Seconds) AGE = "payferry_age_seconds", "Time since the start.";
+///     Counter ERRORS = "payferry_errors_total", "Errors, by kind.", exported by "kind" in ["timeout", "refused"];
+///     Counter RUNS = "payferry_runs_total", "Runs.", exported;
+///     Gauge(Seconds) AGE = "payferry_age_seconds", "Time since the last run.";
 /// }
 /// describe();
 /// ERRORS.add(&[("kind", "timeout")], 1);
 /// ```
 #[macro_export]
 macro_rules! metrics {
-    ($($type:ident $(($unit:ident))? $constant:ident = $name:literal, $help:literal;)+) => {
+    ($($type:ident $(($unit:ident))? $constant:ident = $name:literal, $help:literal
+        $(, $exported:ident $(by $label:literal in $values:expr)?)?;)+) => {
         $(pub(crate) const $constant: $crate::observe::Metric = $crate::observe::Metric {
             r#type: $crate::observe::MetricType::$type,
             name: $name,
@@ -102,9 +105,16 @@ macro_rules! metrics {
         /// All metrics of this module.
         pub(crate) const ALL: &[$crate::observe::Metric] = &[$($constant),+];
 
-        /// Registers the help texts.
+        /// Registers the help texts, and exports the metrics that are known to have values.
         pub fn describe() {
             ALL.iter().for_each($crate::observe::Metric::describe);
+            $($($crate::metrics!(@$exported $constant $(, $label, $values)?);)?)+
+        }
+    };
+    (@exported $constant:ident) => { $constant.register(&[]) };
+    (@exported $constant:ident, $label:literal, $values:expr) => {
+        for value in $values {
+            $constant.register(&[($label, value)]);
         }
     };
     (@unit) => { None };

@@ -87,13 +87,6 @@ impl Counters {
         Self { name, label, handles: RwLock::default() }
     }
 
-    /// Creates counters for all values of the label, so that each is exported as 0 from the start: an alert on an
-    /// increase does not fire if a counter first appears at 1.
-    pub fn closed(name: &'static str, label: &'static str, values: impl IntoIterator<Item = &'static str>) -> Self {
-        let handles = values.into_iter().map(|value| (value, counter!(name, label => value))).collect();
-        Self { name, label, handles: RwLock::new(handles) }
-    }
-
     /// Increments the counter of a value. Values are static, so the label is bounded.
     pub fn increment(&self, value: &'static str) {
         if let Some(counter) = self.handles.read().get(value) {

@@ -41,9 +41,13 @@ pub enum ActorKind {
     /// Requests verdicts from the KYT provider.
     Screening,
     /// Requests verifications of customers.
-    ComplianceDesk,
+    #[serde(rename = "compliance_desk")]
+    #[strum(serialize = "compliance_desk")]
+    ComplianceService,
     /// Supervises payouts and withdrawals.
-    SendingDesk,
+    #[serde(rename = "sending_desk")]
+    #[strum(serialize = "sending_desk")]
+    OutboundSupervisor,
     /// One payout or withdrawal.
     Sending,
     /// Delivers webhooks.

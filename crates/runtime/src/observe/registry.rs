@@ -1,7 +1,6 @@
 //! Registry of a tree: its actors, the metrics of each actor and of each kind, and the supervision log.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -16,7 +15,8 @@ use super::metrics;
 use crate::clock::Clock;
 
 /// Registry of one tree. Clones share it.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("ActorRegistry {{ kinds: {:?}, .. }}", inner.kinds)]
 pub struct ActorRegistry {
     inner: Arc<Inner>,
 }
@@ -32,12 +32,6 @@ struct Inner {
 impl Default for ActorRegistry {
     fn default() -> Self {
         Self::new(Clock::default())
-    }
-}
-
-impl fmt::Debug for ActorRegistry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ActorRegistry").field("kinds", &self.inner.kinds).finish_non_exhaustive()
     }
 }
 
@@ -103,7 +97,7 @@ impl ActorRegistry {
         let mut nodes = self.inner.nodes.lock();
         let fresh = || {
             let registry = Arc::new(ActorMetrics::new(Arc::clone(self.kind(kind))));
-            Arc::new(Node { kind, name: name.to_owned(), registry, standing: Mutex::default() })
+            Arc::new(Node { kind, name: name.to_owned(), registry, state: Mutex::default() })
         };
         Arc::clone(nodes.entry((kind, name.to_owned())).or_insert_with(fresh))
     }
@@ -132,7 +126,7 @@ impl ActorRegistry {
             "actor failed and is restarted");
         self.kind(kind).restarted(&failure);
         if !kind.is_one_of_many() {
-            self.node(kind, name).standing.lock().state = NodeState::Restarting;
+            self.node(kind, name).state.lock().state = NodeState::Restarting;
         }
         self.inner.log.add(kind, name, &failure, Action::Restarted);
     }
@@ -175,7 +169,7 @@ pub(super) struct Node {
     pub(super) kind: ActorKind,
     pub(super) name: String,
     pub(super) registry: Arc<ActorMetrics>,
-    pub(super) standing: Mutex<ActorState>,
+    pub(super) state: Mutex<ActorState>,
 }
 
 #[derive(Clone, Copy)]
@@ -202,9 +196,9 @@ impl RunningGuard {
         registry.began(now);
         let node = node.map(|node| {
             let incarnation = {
-                let mut standing = node.standing.lock();
-                *standing = ActorState { state: NodeState::Running, incarnation: standing.incarnation + 1 };
-                standing.incarnation
+                let mut current = node.state.lock();
+                *current = ActorState { state: NodeState::Running, incarnation: current.incarnation + 1 };
+                current.incarnation
             };
             Box::new((node, incarnation))
         });
@@ -221,10 +215,10 @@ impl Drop for RunningGuard {
     fn drop(&mut self) {
         self.registry.ended();
         let Some((node, incarnation)) = self.node.as_deref() else { return };
-        let mut standing = node.standing.lock();
+        let mut current = node.state.lock();
         // The supervisor marks a restart itself, before or after this.
-        if standing.incarnation == *incarnation && standing.state == NodeState::Running {
-            standing.state = NodeState::Stopped;
+        if current.incarnation == *incarnation && current.state == NodeState::Running {
+            current.state = NodeState::Stopped;
         }
     }
 }

@@ -32,11 +32,11 @@ pub(super) async fn facts(
         });
         chains.insert(name.to_string(), facts);
     }
-    let offset_secs = env.clock().clock().offset_ms() / 1_000;
+    let offset_secs = env.clock().offset_ms() / 1_000;
     Answer::ok(&json!({
         "message": "Sandbox",
         "psp_id": caller.psp_id,
-        "clock": {"now": env.clock().clock().now::<Timestamp>().to_string(), "offset_seconds": offset_secs},
+        "clock": {"now": env.clock().now::<Timestamp>().to_string(), "offset_seconds": offset_secs},
         "chains": chains,
         "keeps_ledger": true,
     }))
@@ -54,7 +54,7 @@ pub(super) async fn advance(
     let (moving, secs) = (env.clone(), secs.unsigned_abs());
     let moved = tokio::spawn(async move { moving.advance(secs).await }).await;
     moved.map_err(away)?.map_err(away)?;
-    let clock = env.clock().clock();
+    let clock = env.clock();
     let offset_secs = clock.offset_ms() / 1_000;
     let now = clock.now::<Timestamp>().to_string();
     Answer::ok(&json!({"message": "Clock advanced", "now": now, "offset_seconds": offset_secs}))

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::Body;
 use crate::env::SandboxEnv;
-use crate::inbox::{InboxEntry, Signed, verify};
+use crate::inbox::{HEADER_ID, InboxEntry, text, verify};
 use crate::routes::SandboxHost;
 
 const NAME_CHARS_MAX: usize = 64;
@@ -46,25 +46,20 @@ pub(super) async fn receive<H: SandboxHost>(
 ) -> Result<Response, ApiError> {
     let name = checked(name)?;
     let manners = manners(&uri)?;
-    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let signed = Signed {
-        id: header("webhook-id"),
-        timestamp: header("webhook-timestamp"),
-        signature: header("webhook-signature"),
-    };
+    let webhook_id = text(&headers, HEADER_ID);
     let now = app.clock().real_now();
     // A webhook is verified only by a secret of a PSP whose endpoint uses this inbox.
-    let mut verdict = verify(signed, &body, &[], now);
+    let mut verdict = verify(&headers, &body, &[], now);
     let mut owner = None;
     for (psp_id, secrets) in secrets(&app, &name).await? {
-        verdict = verify(signed, &body, &secrets, now);
+        verdict = verify(&headers, &body, &secrets, now);
         if verdict.is_ok() {
             owner = Some(psp_id);
             break;
         }
     }
     // Signed with another secret, it may still be an event of a PSP that changed its endpoint meanwhile.
-    if let Some(id) = signed.id.filter(|_| owner.is_none()) {
+    if let Some(id) = webhook_id.filter(|_| owner.is_none()) {
         owner = owner_of(&app, id).await?;
     }
     let bytes = body.len();
@@ -76,7 +71,7 @@ pub(super) async fn receive<H: SandboxHost>(
         received_at: now.to_string(),
         verified: verdict.is_ok(),
         reason: verdict.err(),
-        webhook_id: signed.id.map(str::to_owned),
+        webhook_id: webhook_id.map(str::to_owned),
         answered: answered(number).as_u16(),
         body,
         bytes,

@@ -89,7 +89,7 @@ pub(super) async fn panic<H: SandboxHost>(
 /// quarantined.
 async fn panic_once(system: &System, id: PaymentId) -> bool {
     let name = id.to_string();
-    let incidents = || system.latest_incidents_of(ActorKind::Payment, &name, LOG_ENTRIES_MAX).len();
+    let incidents = || system.log().latest_of(ActorKind::Payment, &name, LOG_ENTRIES_MAX).len();
     let before = incidents();
     system.inject_panic(id);
     let showed = async {

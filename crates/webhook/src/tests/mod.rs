@@ -1,11 +1,11 @@
 //! Tests of the sender against real receivers on loopback.
 
 mod draining;
+mod failures;
 mod logging;
 mod parts;
 mod receiver;
 mod requests;
-mod trouble;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

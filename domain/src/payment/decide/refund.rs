@@ -57,10 +57,10 @@ pub(super) fn request(payment: &Payment, request: &Request, now: Timestamp) -> R
     Ok(vec![Event::RefundRequested { refund: Box::new(refund), withdraws_settlement }])
 }
 
-fn within(asked: Option<Amount>, refundable: Amount) -> Result<Amount, Rejection> {
-    let amount = asked.unwrap_or(refundable);
+fn within(requested: Option<Amount>, refundable: Amount) -> Result<Amount, Rejection> {
+    let amount = requested.unwrap_or(refundable);
     if amount.units() <= 0 || amount > refundable {
-        return Err(Rejection::RefundTooLarge { asked: amount, refundable });
+        return Err(Rejection::RefundTooLarge { requested: amount, refundable });
     }
     Ok(amount)
 }
@@ -95,7 +95,7 @@ fn misdirected_share(payment: &Payment, request: &Request) -> Result<Share, Reje
     Ok(Share { amount, source: Vault::Payment, withdraws_settlement: false })
 }
 
-fn received_share(payment: &Payment, asked: Option<Amount>) -> Result<Share, Rejection> {
+fn received_share(payment: &Payment, requested: Option<Amount>) -> Result<Share, Rejection> {
     let blocked = !payment.blocked_held().is_zero();
     let net = payment.refundable();
     if net.is_zero() {
@@ -112,7 +112,7 @@ fn received_share(payment: &Payment, asked: Option<Amount>) -> Result<Share, Rej
             Err(Rejection::SettlementInProgress)
         }
         (Status::Confirmed, Some((SettlementState::Failed, frozen))) => {
-            let amount = within(asked, in_wallet)?;
+            let amount = within(requested, in_wallet)?;
             let excess = in_wallet.saturating_sub(frozen);
             let all = amount == in_wallet;
             if !all && amount > excess {
@@ -120,15 +120,15 @@ fn received_share(payment: &Payment, asked: Option<Amount>) -> Result<Share, Rej
             }
             Ok(Share { amount, source: Vault::Payment, withdraws_settlement: all })
         }
-        _ => from_either_vault(asked, in_wallet, net),
+        _ => from_either_vault(requested, in_wallet, net),
     }
 }
 
 /// Chooses the vault. Settled funds are in the PSP's vault, other funds in the payment's wallet; a refund uses only one
 /// of them.
-fn from_either_vault(asked: Option<Amount>, in_wallet: Amount, net: Amount) -> Result<Share, Rejection> {
+fn from_either_vault(requested: Option<Amount>, in_wallet: Amount, net: Amount) -> Result<Share, Rejection> {
     let in_vault = net.saturating_sub(in_wallet);
-    let amount = within(Some(asked.unwrap_or(if in_wallet.is_zero() { in_vault } else { in_wallet })), net)?;
+    let amount = within(Some(requested.unwrap_or(if in_wallet.is_zero() { in_vault } else { in_wallet })), net)?;
     let source = if amount <= in_wallet {
         Vault::Payment
     } else if amount <= in_vault {

@@ -5,13 +5,12 @@
 
 use std::sync::LazyLock;
 
-use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};
-use axum::http::{HeaderName, HeaderValue};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use payferry_domain::payment::{Payment, Transfer, TransferStatus, TransferToken};
 use payferry_domain::{Amount, Finality, Timestamp};
-use payferry_httpkit::pages::script_policy;
+use payferry_httpkit::pages::{respond_under, script_policy};
 
 use super::qr;
 use super::scene::{Scene, Step, chain_name, contact};
@@ -60,13 +59,7 @@ pub(super) fn page(app: &AppShared, payment: &Payment) -> Response {
             }
         }
     };
-    let mut response = markup.into_string().into_response();
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    headers.insert(CONTENT_SECURITY_POLICY, POLICY.clone());
-    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    headers.insert(HeaderName::from_static("x-robots-tag"), HeaderValue::from_static("noindex, nofollow"));
-    response
+    respond_under(POLICY.clone(), StatusCode::OK, markup.into_string())
 }
 
 /// Renders the part of the page that changes with the payment.

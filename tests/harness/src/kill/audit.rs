@@ -4,9 +4,9 @@
 //! A pure function of the evidence, so that it can be tested with injected faults.
 
 mod announced;
-mod books;
 mod money;
 mod money_out;
+mod postings;
 #[cfg(test)]
 mod tests;
 
@@ -42,10 +42,10 @@ pub fn audit(evidence: &Evidence) -> Findings {
     money_out::movements(evidence, &mut findings);
     money_out::recipients(evidence, &mut findings);
     money_out::something_moved(evidence, &mut findings);
-    books::balances(evidence, &mut findings);
-    books::accounts(evidence, &mut findings);
-    books::postings(evidence, &mut findings);
-    books::reconciled(evidence, &mut findings);
+    postings::balances(evidence, &mut findings);
+    postings::accounts(evidence, &mut findings);
+    postings::postings(evidence, &mut findings);
+    postings::reconciled(evidence, &mut findings);
     announced::sequences(evidence, &mut findings);
     announced::names(evidence, &mut findings);
     announced::money_out(evidence, &mut findings);

@@ -43,13 +43,13 @@ pub struct Evidence {
     /// The `webhook-id`s of deliveries that did not verify.
     pub unverified: Vec<String>,
     /// The PSP's balances and ledger.
-    pub books: PspBooks,
+    pub ledger: PspLedger,
     pub chains: BTreeMap<Chain, ChainEvidence>,
 }
 
 /// The PSP's balances and ledger as reported by the service.
 #[derive(Debug, Clone, Default)]
-pub struct PspBooks {
+pub struct PspLedger {
     pub balances: Vec<Value>,
     /// All ledger entries, oldest first.
     pub entries: Vec<Value>,
@@ -71,14 +71,18 @@ pub async fn gather(
     receiver: &Receiver,
     deployments: &[Deployment],
     accounts: &Accounts,
-    stories: Stories,
+    mut stories: Stories,
 ) -> Evidence {
     // First, because anything that a repeated request creates must be visible in the later reads.
-    let Stories { payments, orders } = stories;
-    let payments = futures::stream::iter(payments).map(|story| read_again(psp, story));
-    let payments = payments.buffer_unordered(IN_FLIGHT).collect().await;
-    let orders = futures::stream::iter(orders).map(|order| order_again(psp, order));
-    let orders = orders.buffer_unordered(IN_FLIGHT).collect().await;
+    let payments = futures::stream::iter(&mut stories.payments).for_each_concurrent(IN_FLIGHT, async |story| {
+        for refund in &mut story.refunds {
+            refund.creation.read_again(psp).await;
+        }
+        story.creation.read_again(psp).await;
+    });
+    payments.await;
+    let orders = futures::stream::iter(&mut stories.orders);
+    orders.for_each_concurrent(IN_FLIGHT, async |order| order.creation.read_again(psp).await).await;
     let mut chains = BTreeMap::new();
     for deployment in deployments {
         let evidence = ChainEvidence::of(deployment, psp_id, accounts.operator.address(), Accounts::treasury());
@@ -95,28 +99,16 @@ pub async fn gather(
     let balances = balances.as_array().cloned().unwrap_or_default();
     Evidence {
         psp_id: psp_id.to_owned(),
-        stories: payments,
-        orders,
+        stories: stories.payments,
+        orders: stories.orders,
         listed,
         listed_orders,
         feed: psp.feed().await,
         deliveries: receiver.deliveries(),
         unverified: receiver.unverified(),
-        books: PspBooks { balances, entries: psp.entries().await, complaint: None },
+        ledger: PspLedger { balances, entries: psp.entries().await, complaint: None },
         chains,
     }
-}
-
-async fn read_again(psp: &Psp, mut story: Story) -> Story {
-    for creation in story.refunds.iter_mut().map(|refund| &mut refund.creation).chain([&mut story.creation]) {
-        creation.read_again(psp).await;
-    }
-    story
-}
-
-async fn order_again(psp: &Psp, mut order: Outgoing) -> Outgoing {
-    order.creation.read_again(psp).await;
-    order
 }
 
 /// Waits until every payment and outbound transfer is complete and every event is delivered, or until no further change

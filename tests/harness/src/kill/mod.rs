@@ -19,9 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use payferry_domain::Chain;
-use payferry_testkit::client::Client;
 use payferry_testkit::progress::Progress;
-use payferry_testkit::service::CALL_DEADLINE;
 
 use crate::deployment::{Accounts, Deployment};
 use crate::free_ports;
@@ -100,8 +98,7 @@ impl Run {
         let running = self.binary.serve(&folder);
         let psp = Psp::connect(running.api_url(), &api_key, &receiver).await;
 
-        let operator = Client::new(running.operator_url(), 1, CALL_DEADLINE).unwrap();
-        let operator = operator.bearer(&folder.operator_token).unwrap();
+        let operator = Psp::new(running.operator_url(), &folder.operator_token);
         let payees = Payees::prepare(&psp, &operator, wallet, &deployments, &accounts).await;
         let payers = deployments.iter().map(|deployment| (deployment.chain, Payers::new(deployment, &accounts)));
         let load = Arc::new(Load::new(psp.clone(), payers.collect(), payees, self.rate, self.seed));
@@ -127,7 +124,7 @@ impl Run {
             evidence::rest(&psp, &deployments, &stories).await;
             report.resting_secs = rests_since.elapsed().as_secs_f64();
             let mut evidence = evidence::gather(&psp, &psp_id, &receiver, &deployments, &accounts, stories).await;
-            evidence.books.complaint = self.reconcile(&folder);
+            evidence.ledger.complaint = self.reconcile(&folder);
             served.stop();
             Self::fill(&mut report, &evidence, kill_log);
             report.findings.extend(audit::audit(&evidence));

@@ -5,17 +5,13 @@ use alloy::primitives::{Address, keccak256};
 use alloy::sol_types::SolCall;
 use payferry_contracts::TestUSDC;
 use payferry_domain::Token;
-use payferry_testkit::client::{Client, request};
-use payferry_testkit::service::CALL_DEADLINE;
 use reqwest::Method;
-use reqwest::header::{CONTENT_TYPE, HeaderValue};
-use serde_json::{Value, json};
-use url::{Position, Url};
+use serde_json::json;
 
 use crate::deployment::{Accounts, Deployment};
 use crate::payers::send_as;
 use crate::process::{Binary, Folder};
-use crate::psp::Psp;
+use crate::psp::{Psp, person};
 
 /// Daily ceiling, above the total of any run: the ceiling is not under test here.
 const SEND_DAILY_MAX: &str = "1000000000";
@@ -54,7 +50,7 @@ impl Payees {
     /// Registers customers with consent and approval, and blacklists one of them in USDC.
     pub async fn prepare(
         psp: &Psp,
-        operator: &Client,
+        operator: &Psp,
         withdrawal_wallet: Address,
         deployments: &[Deployment],
         accounts: &Accounts,
@@ -77,29 +73,16 @@ fn account(name: &str) -> Address {
 }
 
 /// Creates an approved customer with this name and a wallet.
-async fn payee(psp: &Psp, operator: &Client, name: &str) -> Payee {
+async fn payee(psp: &Psp, operator: &Psp, name: &str) -> Payee {
     let wallet = account(name);
     let email = format!("{}@example.com", name.replace(' ', "."));
-    let address = json!({
-        "street_line_1": "12 St James's Square", "city": "London", "region": "London", "zip": "SW1Y 4JH", "country": "GBR",
-    });
-    let body = json!({
-        "type": "individual", "country": "GBR", "currency": "GBP", "email": email, "first_name": "Ada",
-        "last_name": "Lovelace", "dob": "1990-12-10", "government_id_number": "QQ123456C", "residential_address": address,
-    });
-    let made = psp.ok(Method::POST, "/api/v1/customers", body).await;
+    let made = psp.ok(Method::POST, "/api/v1/customers", person(&email)).await;
     let id = made["customers"][0]["id"].as_str().unwrap().to_owned();
     let details = json!({"customer_id": id, "wallet_address": wallet.to_string()});
     psp.ok(Method::PATCH, "/api/v1/customers/payment-details", details).await;
-    let asked = psp.ok(Method::POST, &format!("/api/v1/customers/{id}/service-consent"), Value::Null).await;
-    let url: Url = asked["url"].as_str().unwrap().parse().unwrap();
-    let mut page = request(Method::POST, &url[Position::BeforePath..], "accept=yes".into());
-    page.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
-    let page = Client::new(url.as_str(), 1, CALL_DEADLINE).unwrap().call(page).await.unwrap();
-    assert!(page.status.is_success(), "the terms could not be accepted");
+    psp.accept_terms(&id).await;
     let decision = json!({"outcome": "approved", "reason": "known in person"});
-    let decided = operator.post(&format!("/ops/customers/{id}/decide"), decision.to_string()).await.unwrap();
-    assert!(decided.status.is_success(), "{} {}", decided.status, String::from_utf8_lossy(&decided.body));
+    operator.ok(Method::POST, &format!("/ops/customers/{id}/decide"), decision).await;
     Payee { customer_id: id, wallet }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use payferry_harness::database::{TestDatabase, Trouble};
+use payferry_harness::database::{DatabaseFault, TestDatabase};
 use payferry_harness::short_or_long;
 
 use super::fixture::Fixture;
@@ -19,7 +19,7 @@ async fn filled(database: TestDatabase) {
     let fixture = Fixture::on(database).await;
     let lasting = Duration::from_secs(short_or_long(LASTING_SHORT_SECS, LASTING_SECS));
     let begin = async |fixture: &Fixture| fixture.database.fill().await;
-    story(fixture, "full", lasting, begin, async |_, filled: Trouble| filled.end().await).await;
+    story(fixture, "full", lasting, begin, async |_, filled: DatabaseFault| filled.end().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

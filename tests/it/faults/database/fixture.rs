@@ -1,19 +1,19 @@
 //! Test environment: a sandbox in this process over a database that the test can disturb.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use payferry::config::Config;
-use payferry::sandbox::{Sandbox, SandboxEnv as Chains, SandboxOptions};
+use payferry::sandbox::{Sandbox, SandboxEnv as Chains};
 use payferry_entities::payments;
-use payferry_harness::PATIENCE;
 use payferry_harness::database::TestDatabase;
 use payferry_harness::proxy::Proxy;
 use payferry_harness::psp::Psp;
 use payferry_harness::receiver::Receiver;
+use payferry_harness::{eventually, expect};
 use sea_orm::{EntityTrait, PaginatorTrait};
 
 use super::load::Made;
+use crate::stage::sandbox_over;
 use crate::stories::many_payments::check_balances;
 
 const BLOCK_TIME: Duration = Duration::from_millis(200);
@@ -43,11 +43,7 @@ impl Fixture {
     }
 
     async fn at(url: String, proxy: Option<Proxy>, database: TestDatabase) -> Self {
-        let mut config = Config::default();
-        config.server.listen = "127.0.0.1:0".parse().unwrap();
-        config.server.operator_listen = "127.0.0.1:0".parse().unwrap();
-        let options = SandboxOptions { block_time: BLOCK_TIME, database_url: Some(url), ..SandboxOptions::ephemeral() };
-        let sandbox = Sandbox::start(options, &config).await.unwrap();
+        let sandbox = sandbox_over(url, BLOCK_TIME).await;
         let receiver = Receiver::start().await;
         let psp = Psp::connect(&sandbox.ready().api_url, &sandbox.ready().api_key, &receiver).await;
         Self { sandbox, psp, receiver, proxy, database }
@@ -66,15 +62,9 @@ impl Fixture {
     /// Waits until `readyz` reports this readiness.
     pub async fn until_ready(&self, ready: bool) {
         let url = format!("{}/readyz", self.sandbox.ready().operator_url);
-        let since = Instant::now();
-        loop {
-            let status = reqwest::get(&url).await.unwrap().status().as_u16();
-            if status == if ready { 200 } else { 503 } {
-                return;
-            }
-            assert!(since.elapsed() < PATIENCE, "readyz still says {status}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        let wanted = if ready { 200 } else { 503 };
+        let look = async || expect(reqwest::get(&url).await.unwrap().status(), |status| *status == wanted);
+        eventually(format!("readyz answers {wanted}"), look).await;
     }
 
     /// Asserts that everything acknowledged exists once, settled and announced, and that nothing else exists.

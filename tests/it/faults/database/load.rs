@@ -95,17 +95,14 @@ impl Load {
     }
 
     async fn until(&mut self, what: &str, find: impl Fn(&[Answered]) -> Option<Answered>) -> Answered {
-        let since = Instant::now();
-        loop {
-            if let Some(found) = find(&self.shared.answers.lock()) {
-                return found;
-            }
+        until(what, async || {
+            let found = find(&self.shared.answers.lock());
             if let Some(ended) = self.customers.try_join_next() {
                 panic!("a client gave up: {:?}", ended.err());
             }
-            assert!(since.elapsed() < PATIENCE, "waited too long until {what}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+            found
+        })
+        .await
     }
 
     /// Lets the clients finish their current work.

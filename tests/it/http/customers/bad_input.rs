@@ -2,18 +2,18 @@
 
 use super::*;
 
+shared!(#[tokio::test] bad_input, app = TestApp::start().await, app.renew_psp() =>
+    rejects_invalid_fields_of_individuals, rejects_invalid_fields_of_businesses, names_all_missing_fields_together);
+
 /// Sends the request with each change alone; no customer may be created.
-async fn refused(base: &Value, values: &[(&str, Value)], several: &[(Value, &str)]) -> TestApp {
-    let app = TestApp::start().await;
+async fn refused(app: &TestApp, base: &Value, values: &[(&str, Value)], several: &[(Value, &str)]) {
     let create = async |changes: &Value| app.post(CUSTOMERS, &with(base, changes)).await;
     assert_values_refused(values, create).await;
     assert_refused(several, create).await;
     assert_eq!(app.get(CUSTOMERS).await["total"], 0);
-    app
 }
 
-#[tokio::test]
-async fn rejects_invalid_fields_of_individuals() {
+async fn rejects_invalid_fields_of_individuals(app: &TestApp) {
     let values = [
         ("type: unknown_value", json!(["person"])),
         ("type: required", json!([null])),
@@ -62,11 +62,10 @@ async fn rejects_invalid_fields_of_individuals() {
             "ownership_percentage: only_for_businesses, registered_business_address: only_for_businesses",
         ),
     ];
-    refused(&individual(), &values, &several).await;
+    refused(app, &individual(), &values, &several).await;
 }
 
-#[tokio::test]
-async fn rejects_invalid_fields_of_businesses() {
+async fn rejects_invalid_fields_of_businesses(app: &TestApp) {
     let many: Vec<Value> = vec![with(&owner(), &json!({ "ownership_percentage": "1" })); 26];
     let shares = |shares: &[&str]| {
         let owners = shares.iter().map(|share| with(&owner(), &json!({ "ownership_percentage": share })));
@@ -107,14 +106,12 @@ async fn rejects_invalid_fields_of_businesses() {
     let mut several: Vec<_> = of_owners.iter().map(|(changes, fault)| (changes.clone(), fault.as_str())).collect();
     several.push((json!({ "beneficiary_owners": ["Charles"] }), "beneficiary_owners[0]: wrong_type"));
     several.push((shares(&["50", "50.0001"]), "beneficiary_owners: ownership_above_100"));
-    let app = refused(&business(), &values, &several).await;
+    refused(app, &business(), &values, &several).await;
     // Shares may add up to 100 %.
     app.post(CUSTOMERS, &with(&business(), &shares(&["33.3333", "33.3333", "33.3334"]))).await.ok(201);
 }
 
-#[tokio::test]
-async fn names_all_missing_fields_together() {
-    let app = TestApp::start().await;
+async fn names_all_missing_fields_together(app: &TestApp) {
     let nothing = app.post(CUSTOMERS, &json!({})).await;
     insta::assert_json_snapshot!("nothing_given", nothing.redacted());
     let no_business = app.post(CUSTOMERS, &with(&individual(), &json!({ "type": "business" }))).await;

@@ -4,9 +4,12 @@ use payferry_entities::{audit_log, customers};
 
 use super::*;
 
-#[tokio::test]
-async fn creates_individuals_and_businesses() {
-    let app = TestApp::start().await;
+shared!(#[tokio::test] creations, app = TestApp::start().await, app.renew_psp() =>
+    one_invalid_customer_rejects_the_batch, creates_individuals_and_businesses,
+    null_equals_absent_and_empty_business_fields_make_no_business, batch_is_created_in_order,
+    accepts_the_largest_batch_and_rejects_a_larger_body);
+
+async fn creates_individuals_and_businesses(app: &TestApp) {
     for (name, body) in [
         ("individual", individual()),
         ("individual_in_full", individual_in_full()),
@@ -19,13 +22,11 @@ async fn creates_individuals_and_businesses() {
         assert_eq!(customer["dob"], "1990-12-10T00:00:00.000Z", "{name}");
         let id = customer["id"].as_str().unwrap();
         assert!(id.starts_with("cr_"), "{name}: {id}");
-        assert_eq!(read(&app, id).await, *customer, "{name}: reads return the creation's answer");
+        assert_eq!(read(app, id).await, *customer, "{name}: reads return the creation's answer");
     }
 }
 
-#[tokio::test]
-async fn null_equals_absent_and_empty_business_fields_make_no_business() {
-    let app = TestApp::start().await;
+async fn null_equals_absent_and_empty_business_fields_make_no_business(app: &TestApp) {
     let nulls = json!({ "phone_number": null, "tax_id": null, "document_type": null, "business_name": null,
         "beneficiary_owners": null, "verification_document": null, "proof_of_residential_address": null,
         "something": { "unknown": true } });
@@ -39,7 +40,7 @@ async fn null_equals_absent_and_empty_business_fields_make_no_business() {
         "business_registration_number": "", "beneficiary_owners": [] });
     let made = app.post(CUSTOMERS, &with(&individual(), &empty)).await.ok(201);
     let customer = &made["customers"][0];
-    let plain = read(&app, &add(&app, &individual()).await).await;
+    let plain = read(app, &add(app, &individual()).await).await;
     let fields = |customer: &Value| customer.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!((&customer["type"], fields(customer)), (&json!("individual"), fields(&plain)));
     assert_eq!(customer["business_name"], plain["business_name"]);
@@ -48,9 +49,7 @@ async fn null_equals_absent_and_empty_business_fields_make_no_business() {
     assert_eq!(business.faults(), "business_name: empty");
 }
 
-#[tokio::test]
-async fn batch_is_created_in_order() {
-    let app = TestApp::start().await;
+async fn batch_is_created_in_order(app: &TestApp) {
     let emails: Vec<_> = (0..100).map(|n| format!("c{n}@example.com")).collect();
     let kinds = [individual(), business_in_full()].into_iter().cycle();
     let many = emails.iter().zip(kinds).map(|(email, kind)| with(&kind, &json!({ "email": email }))).collect();
@@ -62,9 +61,7 @@ async fn batch_is_created_in_order() {
     assert_eq!(one["message"], "1 customer created");
 }
 
-#[tokio::test]
-async fn one_invalid_customer_rejects_the_batch() {
-    let app = TestApp::start().await;
+async fn one_invalid_customer_rejects_the_batch(app: &TestApp) {
     let wrong_owner =
         with(&owner(), &json!({ "email": "x", "address": { "street_line_1": "1", "city": "", "country": "UK" } }));
     let wrong = json!({ "email": "nowhere", "beneficiary_owners": [owner(), wrong_owner] });
@@ -122,9 +119,7 @@ async fn audit_names_the_creator_and_contains_no_personal_data() {
     }
 }
 
-#[tokio::test]
-async fn accepts_the_largest_batch_and_rejects_a_larger_body() {
-    let app = TestApp::start().await;
+async fn accepts_the_largest_batch_and_rejects_a_larger_body(app: &TestApp) {
     let owners = vec![with(&owner(), &json!({ "ownership_percentage": "4" })); 25];
     let business = with(&business_in_full(), &json!({ "beneficiary_owners": owners }));
     let body = Value::Array(vec![business; 100]);

@@ -21,46 +21,44 @@ fn abroad() -> Value {
     with(&individual(), &json!({ "country": "NGA", "currency": "NGN" }))
 }
 
-#[tokio::test]
-async fn accepts_a_wallet_a_bank_account_or_both() {
-    let app = TestApp::start().await;
+shared!(#[tokio::test] sets, app = TestApp::start().await, app.renew_psp() =>
+    only_a_different_wallet_starts_a_screening, accepts_a_wallet_a_bank_account_or_both,
+    set_is_added_and_then_replaced_as_a_whole, missing_and_invalid_fields_are_named);
+
+async fn accepts_a_wallet_a_bank_account_or_both(app: &TestApp) {
     for details in [json!({ "wallet_address": WALLET }), bank(), with(&bank(), &json!({ "wallet_address": WALLET }))] {
-        let id = add(&app, &abroad()).await;
-        set_details(&app, &id, &details).await.ok(200);
-        let shown = &read(&app, &id).await["payment_details"];
+        let id = add(app, &abroad()).await;
+        set_details(app, &id, &details).await.ok(200);
+        let shown = &read(app, &id).await["payment_details"];
         for (name, value) in details.as_object().unwrap() {
             assert_eq!(&shown[name], value);
         }
     }
 }
 
-#[tokio::test]
-async fn set_is_added_and_then_replaced_as_a_whole() {
-    let app = TestApp::start().await;
-    let id = add(&app, &individual()).await;
-    assert_eq!(read(&app, &id).await["payment_details"], Value::Null);
-    let added = set_details(&app, &id, &in_full()).await;
+async fn set_is_added_and_then_replaced_as_a_whole(app: &TestApp) {
+    let id = add(app, &individual()).await;
+    assert_eq!(read(app, &id).await["payment_details"], Value::Null);
+    let added = set_details(app, &id, &in_full()).await;
     insta::assert_json_snapshot!("details_added", added.redacted());
-    let shown = read(&app, &id).await;
+    let shown = read(app, &id).await;
     insta::assert_json_snapshot!("details_shown", redact(&shown["payment_details"]));
     assert_eq!(shown["payment_details"]["wallet_address"], WALLET);
-    let updated = set_details(&app, &id, &json!({ "wallet_address": WALLET.to_lowercase() })).await;
+    let updated = set_details(app, &id, &json!({ "wallet_address": WALLET.to_lowercase() })).await;
     assert_eq!(updated["message"], "Payment details updated");
     // Nothing remains of the previous set; the wallet is shown as submitted.
     let created_at = &shown["payment_details"]["created_at"];
     let replaced = json!({ "bank_name": null, "created_at": created_at, "wallet_address": WALLET.to_lowercase() });
-    assert_has(&read(&app, &id).await["payment_details"], replaced);
+    assert_has(&read(app, &id).await["payment_details"], replaced);
     // No sealed value is in the row.
-    set_details(&app, &id, &in_full()).await;
+    set_details(app, &id, &in_full()).await;
     let row = payment_details::Entity::find().one(app.reader()).await.unwrap().unwrap();
     let row = format!("{row:?}");
     assert!(!row.contains("000123456789") && !row.contains("First Bank"), "{row}");
 }
 
-#[tokio::test]
-async fn missing_and_invalid_fields_are_named() {
-    let app = TestApp::start().await;
-    let id = add(&app, &abroad()).await;
+async fn missing_and_invalid_fields_are_named(app: &TestApp) {
+    let id = add(app, &abroad()).await;
     let long = "1".repeat(65);
     let cases = [
         (json!({}), "wallet_address: required"),
@@ -84,32 +82,30 @@ async fn missing_and_invalid_fields_are_named() {
         // For a bank in the USA the account type is required, regardless of the customer.
         (with(&bank(), &json!({ "bank_address": address() })), "account_type: required"),
     ];
-    assert_refused(&cases, async |details| set_details(&app, &id, details).await).await;
-    assert_eq!(read(&app, &id).await["payment_details"], Value::Null);
+    assert_refused(&cases, async |details| set_details(app, &id, details).await).await;
+    assert_eq!(read(app, &id).await["payment_details"], Value::Null);
     let refused = app.patch(PAYMENT_DETAILS, &json!({ "bank_name": "" })).await;
     assert_eq!(refused.faults(), "customer_id: required, bank_name: empty, account_number: required");
-    let nobody = set_details(&app, "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3", &json!({ "wallet_address": WALLET })).await;
+    let nobody = set_details(app, "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3", &json!({ "wallet_address": WALLET })).await;
     nobody.assert_problem(404, "customer_not_found");
 
     // The account of a customer in the USA needs more fields.
-    let id = add(&app, &individual()).await;
-    let refused = set_details(&app, &id, &with(&bank(), &json!({ "routing_number": "1" }))).await;
+    let id = add(app, &individual()).await;
+    let refused = set_details(app, &id, &with(&bank(), &json!({ "routing_number": "1" }))).await;
     let faults = refused.faults_sorted();
     assert_eq!(faults, "account_type: required, bank_address: required, routing_number: invalid_routing_number");
-    let wallet = set_details(&app, &id, &json!({ "wallet_address": WALLET })).await;
+    let wallet = set_details(app, &id, &json!({ "wallet_address": WALLET })).await;
     assert_eq!(wallet.status, 200, "a wallet needs none of these fields");
     let account = with(&bank(), &json!({ "account_type": "savings", "bank_address": address() }));
-    assert_eq!(set_details(&app, &id, &account).await.status, 200);
+    assert_eq!(set_details(app, &id, &account).await.status, 200);
 }
 
-#[tokio::test]
-async fn only_a_different_wallet_starts_a_screening() {
-    let app = TestApp::start().await;
-    let id = add(&app, &abroad()).await;
-    clear(&app, &id).await;
+async fn only_a_different_wallet_starts_a_screening(app: &TestApp) {
+    let id = add(app, &abroad()).await;
+    clear(app, &id).await;
     let status = async |details: Value| {
-        let set = set_details(&app, &id, &details).await.ok(200);
-        let status = read(&app, &id).await["kyc_status"].as_str().unwrap().to_owned();
+        let set = set_details(app, &id, &details).await.ok(200);
+        let status = read(app, &id).await["kyc_status"].as_str().unwrap().to_owned();
         assert_eq!(set["kyc_status"], status.as_str());
         status
     };
@@ -131,11 +127,11 @@ async fn only_a_different_wallet_starts_a_screening() {
     assert_eq!(app.count::<checks::Entity>().await, 1);
 
     // Removing and setting a wallet counts as a replacement.
-    let id = add(&app, &abroad()).await;
-    clear(&app, &id).await;
-    set_details(&app, &id, &json!({ "wallet_address": WALLET })).await;
-    set_details(&app, &id, &bank()).await;
-    let set = set_details(&app, &id, &json!({ "wallet_address": OTHER_WALLET })).await;
+    let id = add(app, &abroad()).await;
+    clear(app, &id).await;
+    set_details(app, &id, &json!({ "wallet_address": WALLET })).await;
+    set_details(app, &id, &bank()).await;
+    let set = set_details(app, &id, &json!({ "wallet_address": OTHER_WALLET })).await;
     assert_eq!(set["kyc_status"], "pending_update");
 }
 

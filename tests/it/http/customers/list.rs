@@ -10,19 +10,19 @@ async fn total_of(app: &TestApp, query: &str) -> u64 {
     total
 }
 
-#[tokio::test]
-async fn summaries_contain_only_public_fields() {
-    let app = TestApp::start().await;
-    add(&app, &individual_in_full()).await;
+shared!(#[tokio::test] lists, app = TestApp::start().await, app.renew_psp() =>
+    summaries_contain_only_public_fields, pages_cover_the_list_once_newest_first,
+    search_matches_substrings_case_insensitively_and_literally, filters_by_active_status, invalid_parameters_are_named);
+
+async fn summaries_contain_only_public_fields(app: &TestApp) {
+    add(app, &individual_in_full()).await;
     // Within one millisecond their order would be undefined.
     tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    add(&app, &business_in_full()).await;
+    add(app, &business_in_full()).await;
     insta::assert_json_snapshot!("list", app.get(CUSTOMERS).await.redacted());
 }
 
-#[tokio::test]
-async fn pages_cover_the_list_once_newest_first() {
-    let app = TestApp::start().await;
+async fn pages_cover_the_list_once_newest_first(app: &TestApp) {
     let many = |from: usize| -> Value {
         (from..from + 30).map(|n| with(&individual(), &json!({ "email": format!("c{n}@example.com") }))).collect()
     };
@@ -47,12 +47,10 @@ async fn pages_cover_the_list_once_newest_first() {
     assert_has(&beyond, json!({ "total": 90, "customers": [] }));
 }
 
-#[tokio::test]
-async fn search_matches_substrings_case_insensitively_and_literally() {
-    let app = TestApp::start().await;
+async fn search_matches_substrings_case_insensitively_and_literally(app: &TestApp) {
     for email in ["Ada.Lovelace@Example.com", "grace_hopper@navy.example", "100%@percent.example", "ÜNAL@türk.example"]
     {
-        add(&app, &with(&individual(), &json!({ "email": email }))).await;
+        add(app, &with(&individual(), &json!({ "email": email }))).await;
     }
     for (total, searches) in [
         (4, ["example", "%40", ""].as_slice()),
@@ -60,7 +58,7 @@ async fn search_matches_substrings_case_insensitively_and_literally() {
         (0, &["a_a", "%5C", "%27", "nobody"]),
     ] {
         for search in searches {
-            assert_eq!(total_of(&app, &format!("search={search}")).await, total, "{search}");
+            assert_eq!(total_of(app, &format!("search={search}")).await, total, "{search}");
         }
     }
     let whole = app.get(&format!("{CUSTOMERS}?search=ada")).await;
@@ -69,13 +67,11 @@ async fn search_matches_substrings_case_insensitively_and_literally() {
     assert_eq!((&first["total"], first["customers"].as_array().unwrap().len()), (&json!(4), 1));
 }
 
-#[tokio::test]
-async fn filters_by_active_status() {
-    let app = TestApp::start().await;
-    let gone = add(&app, &individual()).await;
-    add(&app, &individual()).await;
-    add(&app, &business()).await;
-    deactivate(&app, &gone).await;
+async fn filters_by_active_status(app: &TestApp) {
+    let gone = add(app, &individual()).await;
+    add(app, &individual()).await;
+    add(app, &business()).await;
+    deactivate(app, &gone).await;
     for (query, total) in [
         ("status=active", 2),
         ("status=inactive", 1),
@@ -83,13 +79,11 @@ async fn filters_by_active_status() {
         ("status=active&search=ada", 1),
         ("status=inactive&search=engines", 0),
     ] {
-        assert_eq!(total_of(&app, query).await, total, "{query}");
+        assert_eq!(total_of(app, query).await, total, "{query}");
     }
 }
 
-#[tokio::test]
-async fn invalid_parameters_are_named() {
-    let app = TestApp::start().await;
+async fn invalid_parameters_are_named(app: &TestApp) {
     let long = format!("search={}", "a".repeat(256));
     for (query, faults) in [
         ("limit=0", "limit: out_of_range"),

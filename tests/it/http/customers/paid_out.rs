@@ -64,11 +64,13 @@ pub(super) fn assert_unsuitable(refused: &Reply, what: &str) {
     assert_eq!(refused["detail"], format!("The wallet is {what}."));
 }
 
-fn payout(customer: &str, amount: &str) -> Value {
+/// Request for a payout or a transfer of USDC on Base.
+pub(crate) fn payout(customer: &str, amount: &str) -> Value {
     json!({ "customer_id": customer, "amount": amount, "currency": "USDC", "chain": "base" })
 }
 
-fn withdrawal(amount: &str) -> Value {
+/// Request for a withdrawal of USDC on Base.
+pub(crate) fn withdrawal(amount: &str) -> Value {
     json!({ "amount": amount, "currency": "USDC", "chain": "base" })
 }
 

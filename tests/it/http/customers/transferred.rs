@@ -2,14 +2,10 @@
 
 use payferry_domain::payment::Decision;
 
-use super::paid_out::{assert_unsuitable, balances, kinds, payee, unsuitable_payees};
+use super::paid_out::{assert_unsuitable, balances, kinds, payee, payout, unsuitable_payees};
 use super::*;
 
 const TRANSFERS: &str = "/transfers";
-
-fn transfer(customer: &str, amount: &str) -> Value {
-    json!({ "customer_id": customer, "amount": amount, "currency": "USDC", "chain": "base" })
-}
 
 async fn when(app: &TestApp, made: &Reply, status: &str) -> Reply {
     app.when(&format!("{TRANSFERS}/{}", made.id()), status).await
@@ -30,7 +26,7 @@ async fn to_customer(app: &TestApp) -> u64 {
 async fn whole_amount_is_forwarded_to_the_customer() {
     let app = TestApp::start_with_chains().await;
     let customer = payee(&app).await;
-    let body = with(&transfer(&customer, "4.5"), &json!({ "reference": "rent", "metadata": { "month": 5 } }));
+    let body = with(&payout(&customer, "4.5"), &json!({ "reference": "rent", "metadata": { "month": 5 } }));
     let made = app.post_keyed("t1", TRANSFERS, &body).await.ok(202);
     insta::assert_json_snapshot!("transfer_made", made.redacted());
     app.post_keyed("t1", "/api/v1/transfers", &body).await.assert_replays(&made);
@@ -62,7 +58,7 @@ async fn whole_amount_is_forwarded_to_the_customer() {
 async fn underpaid_transfer_waits_and_surplus_is_refunded() {
     let app = TestApp::start_with_chains().await;
     let customer = payee(&app).await;
-    let made = app.post(TRANSFERS, &transfer(&customer, "4")).await;
+    let made = app.post(TRANSFERS, &payout(&customer, "4")).await;
     app.pay(&made, "1").await;
     when(&app, &made, "underpaid").await;
     app.pay(&made, "5").await;
@@ -83,7 +79,7 @@ async fn transfers_to_unscreened_wallets_and_wallets_in_review_are_refused() {
         [(None, 503, "screening_unavailable"), (Some(Decision::Review), 409, "wallet_in_review")]
     {
         let app = TestApp::start_with_screener(&FixedScreener::new(decision)).await;
-        let body = transfer(&payee(&app).await, "4");
+        let body = payout(&payee(&app).await, "4");
         for _ in 0..2 {
             // The refusal is not stored for the key: each request is screened again.
             let refused = app.post_keyed("t1", TRANSFERS, &body).await;
@@ -100,7 +96,7 @@ async fn transfer_rejected_by_the_token_is_announced_and_retried() {
     let app = TestApp::start_with_chains().await;
     let customer = payee(&app).await;
     blacklist(&app, Chain::Base, OTHER_WALLET, true).await;
-    let made = app.post(TRANSFERS, &transfer(&customer, "4")).await;
+    let made = app.post(TRANSFERS, &payout(&customer, "4")).await;
     app.pay(&made, "4").await;
     let failed = when(&app, &made, "failed").await;
     assert_eq!(failed["labels"], json!(["SETTLEMENT_FAILED"]));
@@ -115,7 +111,7 @@ async fn transfer_rejected_by_the_token_is_announced_and_retried() {
 async fn transfer_to_a_no_longer_approved_customer_is_refunded() {
     let app = TestApp::start_with_chains().await;
     let customer = payee(&app).await;
-    let made = app.post(TRANSFERS, &transfer(&customer, "4")).await;
+    let made = app.post(TRANSFERS, &payout(&customer, "4")).await;
     deactivate(&app, &customer).await;
     app.pay(&made, "4").await;
     when(&app, &made, "failed").await;
@@ -132,22 +128,22 @@ async fn invalid_transfers_are_refused_before_payment() {
     let refused = async |body: &Value, status: u16, code: &str| {
         app.post(TRANSFERS, body).await.assert_problem(status, code);
     };
-    refused(&transfer("cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3", "1"), 404, "customer_not_found").await;
+    refused(&payout("cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3", "1"), 404, "customer_not_found").await;
     refused(&json!({ "amount": "0", "currency": "EUR", "chain": "solana" }), 422, "validation_failed").await;
     let bare = add(&app, &individual()).await;
-    refused(&transfer(&bare, "1"), 409, "customer_not_cleared").await;
+    refused(&payout(&bare, "1"), 409, "customer_not_cleared").await;
     clear(&app, &bare).await;
-    refused(&transfer(&bare, "1"), 409, "customer_without_wallet").await;
+    refused(&payout(&bare, "1"), 409, "customer_without_wallet").await;
     // A wallet of the sandbox with money that screening blocks.
     let outlaw = payferry::sandbox::Accounts::known().sanctioned.address().to_string();
     let tainted = add(&app, &with(&individual(), &json!({ "email": "eve@example.com" }))).await;
     set_details(&app, &tainted, &json!({ "wallet_address": outlaw.to_lowercase() })).await;
     clear(&app, &tainted).await;
-    refused(&transfer(&tainted, "1"), 409, "wallet_blocked").await;
+    refused(&payout(&tainted, "1"), 409, "wallet_blocked").await;
     deactivate(&app, &customer).await;
-    refused(&transfer(&customer, "1"), 409, "customer_inactive").await;
+    refused(&payout(&customer, "1"), 409, "customer_inactive").await;
     for (customer, _, what) in unsuitable_payees(&app).await {
-        assert_unsuitable(&app.post(TRANSFERS, &transfer(&customer, "1")).await, what);
+        assert_unsuitable(&app.post(TRANSFERS, &payout(&customer, "1")).await, what);
     }
     assert_eq!(app.get(TRANSFERS).await["total"], 0);
 }

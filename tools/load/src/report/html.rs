@@ -1,8 +1,8 @@
 //! The report as one self-contained HTML file with style and plots.
 
-use maud::{DOCTYPE, Markup, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::plot::{Line, Plot, Scale, raw};
+use super::plot::{Line, Plot, Scale};
 use super::{LoadReport, TIMED_OUT_NOTE};
 use payferry_testkit::audit::stages::StageFigures;
 use payferry_testkit::audit::tally::Second;
@@ -16,8 +16,8 @@ const MEBIBYTE: f64 = 1_024.0 * 1_024.0;
 
 /// Returns the content of the file.
 pub fn page(report: &LoadReport) -> String {
-    let asked = &report.asked;
-    let title = format!("{} payments at {}/s", asked.payments, asked.rate.get());
+    let request = &report.request;
+    let title = format!("{} payments at {}/s", request.payments, request.rate.get());
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -26,7 +26,7 @@ pub fn page(report: &LoadReport) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { "Payferry load test: " (title) }
-                style { (raw(STYLE)) }
+                style { (PreEscaped(STYLE)) }
             }
             body {
                 main {
@@ -34,7 +34,7 @@ pub fn page(report: &LoadReport) -> String {
                         p.over { "Payferry " (report.version) " · load test " (report.run) " · " (report.began_at) }
                         h1 { (title) }
                         p.asked {
-                            (asked.arrivals()) " arrivals, " (asked.mix) ", " (asked.hold) " held, against " (asked.target)
+                            (request.arrivals()) " arrivals, " (request.mix) ", " (request.hold) " held, against " (request.target)
                         }
                         @for note in &report.notes { p.asked { (note) } }
                         p class=(if report.is_ok() { "verdict well" } else { "verdict ill" }) { (report.verdict()) }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use maud::{Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 const HEIGHT: f64 = 260.0;
 const LEFT: f64 = 62.0;
@@ -188,11 +188,6 @@ fn number(value: f64) -> String {
     if digits > 0 { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// Wraps text that is already markup.
-pub(super) fn raw(text: &'static str) -> PreEscaped<&'static str> {
-    PreEscaped(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,17 +203,17 @@ mod tests {
     #[test]
     fn lines_stay_within_the_frame() {
         let points = [(0.0, 0.0), (1.0, 7.0), (2.0, 31.5)].map(Some).to_vec();
-        let lines = vec![Line { name: "a".to_owned(), points }];
+        let plot = |scale, points| Plot {
+            title: "t",
+            unit: "ms",
+            scale,
+            lines: vec![Line { name: "a".to_owned(), points }],
+            marks: Vec::new(),
+            horizontal: "s",
+            width: Plot::WIDE,
+        };
         for scale in [Scale::Linear, Scale::Logarithmic] {
-            let plot = Plot {
-                title: "t",
-                unit: "ms",
-                scale,
-                lines: lines.clone(),
-                marks: Vec::new(),
-                horizontal: "s",
-                width: Plot::WIDE,
-            };
+            let plot = plot(scale, points.clone());
             let frame = Frame::around(&plot);
             for (x, y) in plot.points() {
                 assert!((LEFT..=frame.width - RIGHT).contains(&frame.x(x)), "{x}");
@@ -227,15 +222,7 @@ mod tests {
             let drawn = plot.draw().into_string();
             assert!(drawn.contains("<svg") && !drawn.contains("NaN") && !drawn.contains("inf"), "{drawn}");
         }
-        let empty = Plot {
-            title: "t",
-            unit: "",
-            scale: Scale::Linear,
-            lines: vec![Line { name: "a".to_owned(), points: vec![None] }],
-            marks: vec![(0.0, "0".to_owned())],
-            horizontal: "",
-            width: Plot::NARROW,
-        };
+        let empty = Plot { marks: vec![(0.0, "0".to_owned())], ..plot(Scale::Linear, vec![None]) };
         assert_eq!(empty.draw().into_string(), "");
     }
 }

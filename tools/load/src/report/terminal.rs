@@ -18,8 +18,8 @@ pub struct Terminal<'a>(pub &'a LoadReport);
 impl Display for Terminal<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let report = self.0;
-        let LoadRequest { payments, mix, target, .. } = &report.asked;
-        let (rate, arrivals) = (report.asked.rate.get(), report.asked.arrivals());
+        let LoadRequest { payments, mix, target, .. } = &report.request;
+        let (rate, arrivals) = (report.request.rate.get(), report.request.arrivals());
         writeln!(f, "{payments} payments at {rate}/s ({arrivals}), {mix}, against {target}\n")?;
         counts(f, report)?;
         stages(f, &report.stages)?;
@@ -37,7 +37,7 @@ impl Display for Terminal<'_> {
 fn counts(f: &mut Formatter<'_>, report: &LoadReport) -> fmt::Result {
     let Counted { held, due, turned_away, accepted, refused, unanswered, .. } = report.counted;
     let not_made = format!("{refused} refused, {unanswered} unanswered, {turned_away} rejected");
-    writeln!(f, "made      {accepted} of {due} due ({not_made}), {held} of {} held", report.asked.hold)?;
+    writeln!(f, "made      {accepted} of {due} due ({not_made}), {held} of {} held", report.request.hold)?;
     let Counted { sent, unsent, mined, confirmed, settled, complete, .. } = report.counted;
     writeln!(f, "paid      {sent} transfers accepted by the chains' nodes ({unsent} not), {mined} seen in blocks")?;
     writeln!(f, "outcome   {confirmed} confirmed, {settled} settled, {complete} complete")?;

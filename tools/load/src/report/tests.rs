@@ -63,7 +63,7 @@ fn report() -> LoadReport {
         version: "0.0.0",
         run: "0a1b2c3d".to_owned(),
         began_at: "2026-01-01T00:00:00.000Z".to_owned(),
-        asked: LoadRequest {
+        request: LoadRequest {
             rate: Rate::per_second(40.0).expect("a rate"),
             payments: 160,
             pacing: "constant",
@@ -184,11 +184,11 @@ fn a_report_without_accepted_payments_is_drawn() {
 
 #[test]
 fn shows_the_seed_of_arrivals() {
-    let seeded = LoadReport { asked: LoadRequest { pacing: "poisson", seed: Some(7), ..report().asked }, ..report() };
-    assert!(page(&seeded).contains("poisson (seed 7) arrivals"));
-    let text = Terminal(&seeded).to_string();
+    let load = LoadReport { request: LoadRequest { pacing: "poisson", seed: Some(7), ..report().request }, ..report() };
+    assert!(page(&load).contains("poisson (seed 7) arrivals"));
+    let text = Terminal(&load).to_string();
     assert!(text.contains("(poisson (seed 7)), exact=100"), "{text}");
-    assert_eq!(serde_json::to_value(&seeded).expect("JSON")["asked"]["seed"], 7);
+    assert_eq!(serde_json::to_value(&load).expect("JSON")["asked"]["seed"], 7);
 }
 
 #[test]

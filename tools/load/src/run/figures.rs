@@ -151,14 +151,10 @@ mod tests {
         let time = Duration::from_secs(11);
         // The warm-up keeps two cores busy. Then five seconds keep half a core busy, and one keeps one and a half.
         let ends = [1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 11.0, 12.0];
-        let cores = |end: f64| {
-            if end <= 5.0 {
-                2.0
-            } else if end <= 10.0 {
-                0.5
-            } else {
-                1.5
-            }
+        let cores = |end: f64| match end {
+            ..=5.0 => 2.0,
+            ..=10.0 => 0.5,
+            _ => 1.5,
         };
         let machine = machine(&course(&ends, 100, cores), nothing, time);
         assert!(machine.service_cores.is_some_and(|cores| close(cores, (5.0 * 0.5 + 1.5) / 6.0)), "{machine:?}");

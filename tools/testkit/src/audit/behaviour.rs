@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::psp::{EXPIRES_SECS, PaymentTerms};
 use crate::wire::{Amount, Chain, Token};
-use serde::{Serialize, Serializer};
+use serde_with::SerializeDisplay;
 
 /// The whole, in percent.
 const WHOLE: u8 = 100;
@@ -45,7 +45,7 @@ impl Behaviour {
 }
 
 /// Percentages of the behaviours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, SerializeDisplay)]
 pub struct Mix {
     percent: [u8; Behaviour::MIXED.len()],
 }
@@ -112,12 +112,6 @@ impl fmt::Display for Mix {
             .map(|behaviour| format!("{}={}", behaviour.as_str(), self.percent(*behaviour)))
             .collect();
         f.write_str(&parts.join(","))
-    }
-}
-
-impl Serialize for Mix {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 

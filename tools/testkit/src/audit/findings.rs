@@ -164,14 +164,14 @@ fn expected(record: &Record) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::wire::{EventId, PaymentId, Timestamp};
+    use crate::wire::{EventId, PaymentId};
     use serde_json::json;
     use tokio::time::Instant;
 
     use super::*;
     use crate::audit::record::InitiationFailure;
     use crate::audit::state::RunState;
-    use crate::receiver::{Arrived, Delivery};
+    use crate::receiver::WebhookRequest;
 
     /// Makes a payment all of whose webhooks arrived.
     fn record(behaviour: Behaviour) -> Record {
@@ -180,9 +180,17 @@ mod tests {
         record
     }
 
-    fn forged() -> Vec<Finding> {
+    /// Returns the state of a run that received this request only.
+    fn received(body: &serde_json::Value, verified: Result<(), &'static str>) -> RunState {
         let (state, _late) = RunState::new("0a1b2c3d", 0, 100);
-        state.receive(Delivery::Refused("forged", "evt_1".to_owned()));
+        let (at, at_wall) = (Instant::now(), chrono::DateTime::UNIX_EPOCH);
+        let (webhook_id, body) = ("evt_1".to_owned(), body.to_string().into());
+        state.receive(&WebhookRequest { at, at_wall, webhook_id, body, verified });
+        state
+    }
+
+    fn forged() -> Vec<Finding> {
+        let state = received(&json!({}), Err("forged"));
         unwanted(&state.read(), true)
     }
 
@@ -288,13 +296,10 @@ mod tests {
 
     #[test]
     fn foreign_webhooks_are_wrong_only_in_a_sandbox_of_its_own() {
-        let (state, _late) = RunState::new("0a1b2c3d", 0, 100);
         let event = json!({
             "event": "payment.failed", "payment_id": "pay_other", "event_id": "evt_1", "timestamp": "2026-01-01T00:00:00Z",
         });
-        let (at, at_wall) = (Instant::now(), Timestamp::from_secs(1_000_000));
-        let event = serde_json::from_value(event).unwrap();
-        state.receive(Delivery::Webhook(Box::new(Arrived { at, at_wall, webhook_id: "evt_1".to_owned(), event })));
+        let state = received(&event, Ok(()));
         assert!(unwanted(&state.read(), false).is_empty());
         let found = unwanted(&state.read(), true);
         assert_eq!(found[0].found, "a webhook payment.failed of pay_other (reference -)");

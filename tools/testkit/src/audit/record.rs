@@ -2,13 +2,14 @@
 //!
 //! Pure.
 
-use crate::wire::{Amount, EventId, PaymentId, Timestamp};
+use crate::wire::{Amount, EventId, PaymentId};
 use crate::wire::{EventName, Status};
 use alloy::primitives::{Address, B256};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use tokio::time::Instant;
 
 use super::behaviour::{Behaviour, Intent};
-use super::clock::SLACK_MS;
+use super::clock::SLACK;
 use super::expect;
 use super::stages::Stage;
 use crate::receiver::WebhookEvent;
@@ -24,7 +25,7 @@ pub struct Record {
     /// Scheduled start.
     pub intended: Instant,
     /// Scheduled start by the service's clock. The payment cannot be older.
-    pub due_at: Timestamp,
+    pub due_at: DateTime<Utc>,
     /// Fee of the PSP's settings, in basis points.
     pub fee_bps: u16,
     /// Response to its initiation.
@@ -112,7 +113,7 @@ pub enum Novelty {
 
 impl Record {
     /// Makes the record of a payment that has just become due.
-    pub fn new(intent: Intent, intended: Instant, due_at: Timestamp, fee_bps: u16) -> Self {
+    pub fn new(intent: Intent, intended: Instant, due_at: DateTime<Utc>, fee_bps: u16) -> Self {
         Self {
             intent,
             intended,
@@ -308,9 +309,9 @@ impl Record {
             let split = format!("{} and {}", share(&event.psp_amount), share(&event.treasury_fee));
             same(expect::SPLIT, &split, &expect::split(received, self.fee_bps));
         }
-        let expires_at = self.due_at.plus_secs(i64::from(intent.expires_secs()));
-        if failed && Timestamp::parse(&event.timestamp).is_some_and(|at| at.plus_millis(SLACK_MS) < expires_at) {
-            let at = &event.timestamp;
+        let expires_at = self.due_at + TimeDelta::seconds(i64::from(intent.expires_secs()));
+        if failed && DateTime::parse_from_rfc3339(&event.timestamp).is_ok_and(|at| at + SLACK < expires_at) {
+            let (at, expires_at) = (&event.timestamp, expires_at.to_rfc3339_opts(SecondsFormat::Millis, true));
             differences.push(format!("it expired at {at}, before {expires_at}"));
         }
         (differences, early)

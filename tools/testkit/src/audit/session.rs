@@ -21,7 +21,7 @@ use crate::wire::MerchantId;
 /// endpoint so far.
 pub async fn receive(psp: &Psp, state: &Arc<RunState>) -> anyhow::Result<(Receiver, WebhookEndpoint)> {
     let receiving = Arc::clone(state);
-    let receiver = Receiver::of_payments(move |delivery| receiving.receive(delivery)).await?;
+    let receiver = Receiver::accepting(move |request| receiving.receive(&request)).await?;
     let before = psp.endpoint().await?;
     receiver.verify_with(&psp.receive_at(receiver.url(), &before).await?);
     Ok((receiver, before))
@@ -59,8 +59,7 @@ impl Session {
 
     /// Initiates payment `number` of the state. Returns `None` if it was not made; its record then has the reason.
     pub async fn initiate(&self, number: u32, intent: &Intent) -> Option<Initiated> {
-        let (begun, answer) =
-            self.psp.initiate_timed(self.merchant, &self.state.reference(number), &intent.terms()).await;
+        let (begun, answer) = self.psp.initiate(self.merchant, &self.state.reference(number), &intent.terms()).await;
         let made = self.state.answered(number, begun, answer)?;
         let wallet = vault_address(self.factory, salt_of(&made.payment_id.to_string()));
         if wallet != made.intermediary_wallet {

@@ -8,7 +8,7 @@ mod webhooks;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::wire::{PaymentId, Timestamp};
+use crate::wire::PaymentId;
 use alloy::primitives::B256;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
@@ -103,7 +103,7 @@ impl RunState {
         if intent.behaviour != Behaviour::Held {
             self.tally.count(|counted| &mut counted.due);
         }
-        let now = Timestamp::now();
+        let now = chrono::Utc::now();
         let mut inner = self.inner.lock();
         let due_at = inner.clock.shows(now);
         inner.records.push(Record::new(intent, intended, due_at, self.fee_bps));

@@ -1,7 +1,7 @@
 //! Tests of the comparisons with the chain, the webhooks and the fee settings.
 
-use crate::wire::Timestamp;
 use alloy::primitives::B256;
+use chrono::DateTime;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -22,7 +22,7 @@ fn wallet(number: u8) -> Address {
 fn state(numbers: &[u8]) -> Inner {
     let record = |number: &u8| {
         let intent = Intent { chain: Chain::Base, token: Token::Usdc, ..Intent::nth(0, Behaviour::Exact) };
-        let mut record = Record::new(intent, Instant::now(), Timestamp::from_secs(1_000_000), FEE_BPS);
+        let mut record = Record::new(intent, Instant::now(), DateTime::UNIX_EPOCH, FEE_BPS);
         record.made = Some(InitiatedAt { id: PaymentId::generate(), wallet: wallet(*number), at: Instant::now() });
         let (psp_amount, treasury_fee) = (Amount::from_tokens(10), FEE);
         record.reported = Some(ReportedSettlement { psp_amount, treasury_fee, tx_hash: FIRST.to_string() });

@@ -14,7 +14,7 @@ covers: peers/reorg-after-paid
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== A transfer is dropped for good
+== A transfer is permanently dropped
   initiate 10 expires 600
   hold
   pay 10 -> transfer=seen

@@ -163,7 +163,7 @@ async fn automine_makes_a_block_for_each_transaction() {
     for units in 1..4 {
         let hash = env.pay(env.usdc, payee(1), units).await;
         mined_on_anvil(pair, hash).await;
-        let mut receipts = pair.both("eth_getTransactionReceipt", async |_| json!([hash])).await.map(Result::unwrap);
+        let mut receipts = pair.each("eth_getTransactionReceipt", json!([hash])).await;
         let [anvil, devchain] =
             receipts.each_mut().map(|receipt| (receipt["status"].take(), receipt["blockNumber"].take()));
         assert_eq!(anvil, devchain);

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use alloy::primitives::{Address, B256, Bytes, U256};
 use parking_lot::Mutex;
@@ -26,6 +27,8 @@ const PRIORITY_FEE_WEI: u64 = 1_000_000_000;
 /// With this base fee of block 0, both are equal from block 1 on.
 const DEVCHAIN_BASE_FEE_INITIAL_WEI: u64 = 1_142_857_142;
 pub const SAFE_DEPTH: u64 = 2;
+/// Time limit for anvil's fee history.
+const FEES_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Expected result of one node, if the results differ.
 #[derive(Debug)]
@@ -155,6 +158,23 @@ impl Pair {
         for node in self.nodes() {
             node.learn(self.branch.load(Ordering::Relaxed)).await;
         }
+        self.until_fees_are_known().await;
+    }
+
+    /// Waits until anvil's fee history contains its newest block, which anvil adds a moment after the block can be read.
+    async fn until_fees_are_known(&self) {
+        let known = async || {
+            let history = self.anvil.get("eth_feeHistory", json!(["0x1", "latest", []])).await;
+            history["gasUsedRatio"].as_array().is_some_and(|blocks| blocks.len() == 1)
+        };
+        let waited = async {
+            while !known().await {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(FEES_PATIENCE, waited)
+            .await
+            .expect("anvil's fee history never contained its newest block");
     }
 
     /// Call this after a reorg, before any comparison.

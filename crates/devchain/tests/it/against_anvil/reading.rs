@@ -94,8 +94,8 @@ async fn removed_fields_exist_as_documented() {
     let (env, hashes) = full_env().await;
     let pair = &env.pair;
     let fields = async |method: &str, params: Value| {
-        let answers = pair.both(method, async |_| params.clone()).await;
-        answers.map(|answer| answer.unwrap().as_object().unwrap().keys().cloned().collect::<Vec<_>>())
+        let answers = pair.each(method, params).await;
+        answers.map(|answer| answer.as_object().unwrap().keys().cloned().collect::<Vec<_>>())
     };
     let [anvil, devchain] = fields("eth_getBlockByNumber", json!(["0x3", false])).await;
     for field in BLOCK_ONLY_ANVIL.map(str::to_owned) {
@@ -114,8 +114,7 @@ async fn removed_fields_exist_as_documented() {
 #[tokio::test]
 async fn only_the_base_fee_of_block_0_differs() {
     let (env, _) = full_env().await;
-    let [anvil, devchain] = env.pair.both("eth_getBlockByNumber", async |_| json!(["earliest", true])).await;
-    let (mut anvil, mut devchain) = (anvil.unwrap(), devchain.unwrap());
+    let [mut anvil, mut devchain] = env.pair.each("eth_getBlockByNumber", json!(["earliest", true])).await;
     assert_eq!(
         (anvil["baseFeePerGas"].take(), devchain["baseFeePerGas"].take()),
         (json!("0x3b9aca00"), json!("0x441e9db6"))
@@ -133,8 +132,7 @@ async fn only_the_base_fee_of_block_0_differs() {
 async fn the_pending_block_is_the_latest() {
     let (env, _) = full_env().await;
     env.pay(env.usdc, payee(1), 1).await;
-    let [anvil, devchain] = env.pair.both("eth_getBlockByNumber", async |_| json!(["pending", false])).await;
-    let (anvil, devchain) = (anvil.unwrap(), devchain.unwrap());
+    let [anvil, devchain] = env.pair.each("eth_getBlockByNumber", json!(["pending", false])).await;
     assert_eq!((&anvil["number"], anvil["transactions"].as_array().unwrap().len()), (&json!("0x7"), 1));
     assert_eq!(devchain, env.pair.devchain.get("eth_getBlockByNumber", json!(["latest", false])).await);
     let receipts = env.pair.devchain.get("eth_getBlockReceipts", json!(["latest"])).await;
@@ -176,8 +174,7 @@ async fn pending_transactions_differ_only_in_price() {
     for nonce in [next, next + 5] {
         let waiting = pair.send(&env.sign(tx(nonce))).await;
         pair.same("eth_getTransactionReceipt", json!([waiting])).await;
-        let [anvil, devchain] = pair.both("eth_getTransactionByHash", async |_| json!([waiting])).await;
-        let (mut anvil, mut devchain) = (anvil.unwrap(), devchain.unwrap());
+        let [mut anvil, mut devchain] = pair.each("eth_getTransactionByHash", json!([waiting])).await;
         assert_eq!(devchain["gasPrice"].take(), devchain["maxFeePerGas"]);
         assert_ne!(anvil["gasPrice"].take(), anvil["maxFeePerGas"]);
         assert_eq!(anvil, devchain);

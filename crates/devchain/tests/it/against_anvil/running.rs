@@ -4,10 +4,10 @@ use alloy::primitives::{Address, B256, Bytes, U256, hex, keccak256};
 use alloy::sol_types::{Panic, PanicKind, Revert, SolCall, SolError};
 use payferry_contracts::{Payferry, SettleItem, Token, test_usdc_init_code, vault_address};
 use payferry_devchain::DevWallet;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::env::{Env, GWEI, ether, payee};
-use super::pair::{BLOCK_GAS_LIMIT, Expected, Pair, quantity};
+use super::pair::{BLOCK_GAS_LIMIT, Expected, quantity};
 
 const FEES: [&str; 2] = ["eth_call", "eth_estimateGas"];
 
@@ -232,8 +232,8 @@ async fn estimates_of_batches_are_sufficient() {
         let data = Bytes::from(Payferry::settleCall { items: (0..count).map(item).collect() }.abi_encode());
         let request = json!({"from": me, "to": env.payferry, "data": data});
         pair.same("eth_call", json!([request, "latest"])).await;
-        let answers = pair.both("eth_estimateGas", async |_| json!([request, "latest"])).await;
-        let [anvil, devchain] = answers.map(|answer| quantity(&answer.unwrap()));
+        let answers = pair.each("eth_estimateGas", json!([request, "latest"])).await;
+        let [anvil, devchain] = answers.map(|answer| quantity(&answer));
         assert!(anvil <= devchain && devchain * 1_000 <= anvil * 1_015, "{count}: anvil {anvil}, devchain {devchain}");
         for gas in [anvil, devchain] {
             let mut request = request.clone();
@@ -252,10 +252,6 @@ async fn estimates_of_batches_are_sufficient() {
     pair.mine().await;
     let receipt = pair.same("eth_getTransactionReceipt", json!([hash])).await;
     assert_eq!((&receipt["status"], receipt["logs"].as_array().unwrap().len()), (&json!("0x1"), 60));
-}
-
-async fn fee_history(pair: &Pair, params: &Value) -> [Value; 2] {
-    pair.both("eth_feeHistory", async |_| params.clone()).await.map(Result::unwrap)
 }
 
 #[tokio::test]
@@ -289,7 +285,7 @@ async fn fees_are_equal() {
     }
     // More blocks than exist: block 0, whose base fee differs, comes first.
     for count in ["0x7", "0x400", "0x401"] {
-        let [mut anvil, mut devchain] = fee_history(pair, &json!([count, "latest", [50]])).await;
+        let [mut anvil, mut devchain] = pair.each("eth_feeHistory", json!([count, "latest", [50]])).await;
         for history in [&mut anvil, &mut devchain] {
             history["baseFeePerGas"].as_array_mut().unwrap().remove(0);
         }
@@ -312,7 +308,7 @@ async fn fee_history_follows_geth_where_anvil_is_wrong() {
     let base_fee =
         async |tag: &str| pair.devchain.get("eth_getBlockByNumber", json!([tag, false])).await["baseFeePerGas"].take();
     // The last entry is the base fee after the newest requested block. Anvil always uses the one after the head.
-    let [anvil, devchain] = fee_history(pair, &json!(["0x2", "0x2", [50]])).await;
+    let [anvil, devchain] = pair.each("eth_feeHistory", json!(["0x2", "0x2", [50]])).await;
     assert_eq!(devchain["baseFeePerGas"][2], base_fee("0x3").await);
     assert_ne!(anvil["baseFeePerGas"][2], devchain["baseFeePerGas"][2]);
     assert_eq!(anvil["reward"], devchain["reward"]);
@@ -324,14 +320,14 @@ async fn fee_history_follows_geth_where_anvil_is_wrong() {
         pair.send(&other.sign(alloy::consensus::TxEip1559 { max_priority_fee_per_gas: tip, ..tx }).0).await;
     }
     pair.mine().await;
-    let [anvil, devchain] = fee_history(pair, &json!(["0x1", "latest", [33.4]])).await;
+    let [anvil, devchain] = pair.each("eth_feeHistory", json!(["0x1", "latest", [33.4]])).await;
     assert_eq!((&anvil["reward"][0][0], &devchain["reward"][0][0]), (&json!("0x1"), &json!("0x2")));
     // `safe` is block 3, not block 0.
-    let [anvil, devchain] = fee_history(pair, &json!(["0x1", "safe", [50]])).await;
+    let [anvil, devchain] = pair.each("eth_feeHistory", json!(["0x1", "safe", [50]])).await;
     assert_eq!((&anvil["oldestBlock"], &devchain["oldestBlock"]), (&json!("0x0"), &json!("0x3")));
     // Without percentiles there are no rewards; anvil returns an empty list.
     for params in [json!(["0x2", "latest", []]), json!(["0x2", "latest"])] {
-        let [mut anvil, devchain] = fee_history(pair, &params).await;
+        let [mut anvil, devchain] = pair.each("eth_feeHistory", params).await;
         assert_eq!(anvil.as_object_mut().unwrap().remove("reward"), Some(json!([])));
         assert_eq!(anvil, devchain);
     }

@@ -250,8 +250,8 @@ async fn a_block_is_ordered_by_tip_not_by_price() {
         hashes.push(pair.send(&sender.sign(fees(0, price * GWEI, tip * GWEI)).0).await);
     }
     pair.mine().await;
-    let block = pair.both("eth_getBlockByNumber", async |_| json!(["0x1", false])).await;
-    let [anvil, devchain] = block.map(|block| block.unwrap()["transactions"].take());
+    let blocks = pair.each("eth_getBlockByNumber", json!(["0x1", false])).await;
+    let [anvil, devchain] = blocks.map(|mut block| block["transactions"].take());
     assert_eq!((anvil, devchain), (json!(hashes), json!([hashes[1], hashes[2], hashes[0]])));
 }
 

@@ -8,13 +8,14 @@ mod live;
 use payferry_domain::payment::fixtures::{USDC, verdict};
 use payferry_domain::payment::{Command, Decision, Status, transition};
 use payferry_domain::{Amount, Finality, Hash32, OperationId};
-use payferry_entities::{chain_cursors, chain_tx_attempts, chain_txs, deliveries, events, operations};
+use payferry_entities::{deliveries, events, operations};
 use payferry_harness::database::{TestDatabase, query_plan};
 use sea_orm::{ActiveModelTrait, ActiveValue, ConnectionTrait, DbBackend, IntoActiveModel, Statement};
 use serde_json::json;
 
 use super::*;
-use crate::writer::{ChainBatch, ChainTxOutcome, ChainTxSubmission, JournalWrite, OperationOutcome, SignedOperation};
+use crate::writer::tests::{batch, outcome, submission, transfer};
+use crate::writer::{ChainBatch, JournalWrite};
 use env::{Env, REAL, START, observed};
 
 impl Env {
@@ -39,37 +40,17 @@ impl Env {
 fn transfer_row(payment: &Payment) -> transfers::Model {
     let fact = observed(1);
     transfers::Model {
-        chain: "base".to_owned(),
-        tx_hash: fact.key.tx_hash.to_string(),
         log_index: 3,
-        payment_id: payment.id().to_string(),
         token_address: USDC.to_string(),
         from_address: fact.from.to_string(),
-        to_address: payment.terms.wallet.to_string(),
-        amount: fact.amount.units(),
-        block_number: 100,
-        block_hash: fact.block.hash.to_string(),
         block_time: fact.block.time.as_millis(),
-        presence: "present".to_owned(),
-        ..transfers::Model::default()
+        ..transfer(&fact.key.tx_hash.to_string(), &row_of(payment).unwrap(), &fact.block.hash.to_string(), 100)
     }
 }
 
 fn found(row: transfers::Model) -> JournalWrite {
-    JournalWrite::ChainBatch(Box::new(ChainBatch {
-        chain: Chain::Base,
-        cursor_before: None,
-        cursor: chain_cursors::Model {
-            chain: "base".to_owned(),
-            block_number: 100,
-            block_hash: row.block_hash.clone(),
-            ..chain_cursors::Model::default()
-        },
-        orphaned_blocks: Vec::new(),
-        headers: Vec::new(),
-        headers_keep_from: 0,
-        transfers: vec![row],
-    }))
+    let batch = batch(None, &row.block_hash, 100);
+    JournalWrite::ChainBatch(Box::new(ChainBatch { transfers: vec![row], ..batch }))
 }
 
 #[tokio::test]
@@ -139,46 +120,9 @@ async fn applied_settlement_marks_its_operation_succeeded() {
     let env = Env::new().await;
     let payment = env.confirmed().await;
     let operation = env.operation(&payment).await;
-    let submission = ChainTxSubmission {
-        chain_tx: chain_txs::Model {
-            chain: "base".to_owned(),
-            sender: "0x1".to_owned(),
-            to_address: "0x2".to_owned(),
-            input: "0x".to_owned(),
-            gas_limit: 1,
-            status: "submitted".to_owned(),
-            ..chain_txs::Model::default()
-        },
-        attempt: chain_tx_attempts::Model {
-            tx_hash: "0x3".to_owned(),
-            chain: "base".to_owned(),
-            sender: "0x1".to_owned(),
-            raw: "0x".to_owned(),
-            max_fee_per_gas: "1".to_owned(),
-            max_priority_fee_per_gas: "1".to_owned(),
-            ..chain_tx_attempts::Model::default()
-        },
-        operations: vec![SignedOperation { id: operation.id.clone(), revision: operation.revision }],
-    };
-    let receipt = env.journal.submit(JournalWrite::Submission(Box::new(submission))).await.unwrap();
-    let outcome = ChainTxOutcome {
-        chain_tx_id: receipt.chain_tx_id.unwrap(),
-        status: "mined",
-        tx_hash: Some("0x3".to_owned()),
-        block_number: Some(101),
-        block_hash: Some("0x4".to_owned()),
-        at: 1,
-        operations: vec![OperationOutcome {
-            id: operation.id.clone(),
-            status: "mined",
-            tx_hash: Some("0x3".to_owned()),
-            block_number: Some(101),
-            carried: None,
-            failure: None,
-            not_before: 0,
-        }],
-    };
-    let receipt = env.journal.submit(JournalWrite::ChainTxOutcome(Box::new(outcome))).await.unwrap();
+    let receipt = env.journal.submit(submission(0, &[(&operation.id, operation.revision)])).await.unwrap();
+    let mined = outcome(receipt.chain_tx_id.unwrap(), "mined", &[(&operation.id, "mined")], None);
+    let receipt = env.journal.submit(mined).await.unwrap();
     let settled = Command::CompleteSettlement {
         operation: OperationId::settlement_of(payment.id()),
         revision: u32::try_from(receipt.operations[0].revision).unwrap(),

@@ -1,9 +1,7 @@
 //! Cursors, transfers, operations, and their transactions.
 
 use super::*;
-use crate::writer::{
-    ChainTxOutcome, MovedAmounts, OperationChange, OperationOutcome, OperationRefusal, RefusedOperation, Renumbering,
-};
+use crate::writer::{MovedAmounts, OperationChange, OperationRefusal, RefusedOperation, Renumbering};
 
 fn write(batch: ChainBatch) -> JournalWrite {
     JournalWrite::ChainBatch(Box::new(batch))
@@ -144,29 +142,8 @@ async fn operations_by_id(env: &Env) -> Vec<operations::Model> {
     rows
 }
 
-fn outcome(chain_tx_id: i64, status: &'static str, operations: &[(&str, &'static str)]) -> JournalWrite {
-    let mined = status == "mined" || status == "final";
-    JournalWrite::ChainTxOutcome(Box::new(ChainTxOutcome {
-        chain_tx_id,
-        status,
-        tx_hash: mined.then(|| "0xmined".to_owned()),
-        block_number: mined.then_some(9),
-        block_hash: mined.then(|| "0xblock".to_owned()),
-        at: 50,
-        operations: operations
-            .iter()
-            .map(|(id, status)| OperationOutcome {
-                id: (*id).to_owned(),
-                status,
-                tx_hash: (*status == "mined").then(|| "0xmined".to_owned()),
-                block_number: (*status == "mined").then_some(9),
-                carried: (*status == "mined").then_some(MovedAmounts { amount: 90, psp_amount: 80, treasury_fee: 10 }),
-                failure: None,
-                not_before: 0,
-            })
-            .collect(),
-    }))
-}
+/// Amounts that the chain reports of the mined operations.
+const CARRIED: Option<MovedAmounts> = Some(MovedAmounts { amount: 90, psp_amount: 80, treasury_fee: 10 });
 
 #[tokio::test]
 async fn an_operation_passes_through_its_states() {
@@ -186,7 +163,8 @@ async fn an_operation_passes_through_its_states() {
     let row = operations_by_id(&env).await.remove(0);
     assert_eq!((row.status.as_str(), row.revision), ("submitted", 1));
 
-    let receipt = env.submit(outcome(chain_tx_id, "mined", &[("op_1", "mined"), ("op_2", "queued")])).await.unwrap();
+    let receipt =
+        env.submit(outcome(chain_tx_id, "mined", &[("op_1", "mined"), ("op_2", "queued")], CARRIED)).await.unwrap();
     assert_eq!(notified(&receipt), [("op_1", "mined", 2), ("op_2", "queued", 2)]);
     let tx = &env.all::<chain_txs::Entity>().await[0];
     assert_eq!((tx.status.as_str(), tx.tx_hash.as_deref(), tx.block_number), ("mined", Some("0xmined"), Some(9)));
@@ -199,17 +177,20 @@ async fn an_operation_passes_through_its_states() {
     change(&env, "1", 6, OperationChange::Succeeded { id: "op_1".to_owned(), revision: 2 }).await;
     change(&env, "2", 2, OperationChange::Cancel { id: "op_2".to_owned() }).await;
     // The transaction is orphaned: the succeeded operation is submitted again, the cancelled one does not change.
-    let receipt =
-        env.submit(outcome(chain_tx_id, "submitted", &[("op_1", "submitted"), ("op_2", "submitted")])).await.unwrap();
+    let receipt = env
+        .submit(outcome(chain_tx_id, "submitted", &[("op_1", "submitted"), ("op_2", "submitted")], CARRIED))
+        .await
+        .unwrap();
     assert_eq!(receipt.operations.len(), 1);
     assert_eq!((receipt.operations[0].status.as_str(), receipt.operations[0].revision), ("submitted", 3));
     assert_eq!(receipt.operations[0].tx_hash, None);
     // The transaction is mined in another block. The cancelled operation becomes mined too, because its funds have
     // moved.
-    let receipt = env.submit(outcome(chain_tx_id, "mined", &[("op_1", "mined"), ("op_2", "mined")])).await.unwrap();
+    let receipt =
+        env.submit(outcome(chain_tx_id, "mined", &[("op_1", "mined"), ("op_2", "mined")], CARRIED)).await.unwrap();
     assert_eq!(notified(&receipt), [("op_1", "mined", 4), ("op_2", "mined", 4)]);
 
-    assert!(matches!(env.submit(outcome(999, "mined", &[])).await, Err(JournalError::Conflict)));
+    assert!(matches!(env.submit(outcome(999, "mined", &[], CARRIED)).await, Err(JournalError::Conflict)));
 }
 
 #[tokio::test]

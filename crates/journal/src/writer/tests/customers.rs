@@ -20,9 +20,7 @@ fn customer(psp: &str, key: Option<&str>) -> JournalWrite {
 async fn one_commit_writes_many_customers_with_audit_entries() {
     let env = Env::new().await;
     let group = (0..40).map(|_| customer("psp_1", None)).chain([initiation("1", None)]);
-    let submitting = env.queue(group).await;
-    env.run();
-    assert!(answers(submitting).await.iter().all(Result::is_ok));
+    assert!(env.write_queued(group).await.iter().all(Result::is_ok));
     assert_eq!(env.journal.stats().groups, 1);
     let made = env.all::<customers::Entity>().await;
     assert_eq!((made.len(), made[0].email_search.as_str(), made[0].is_active), (40, "ada@example.com", true));

@@ -10,9 +10,12 @@ use crate::writer::{CommitSubscriptions, GROUP_INITIATIONS_MIN, GROUP_UNITS_MAX,
 #[tokio::test]
 async fn a_group_has_a_maximum_size() {
     let env = Env::new().await;
-    let submitting = env.queue((0..GROUP_UNITS_MAX * 2 + 10).map(|n| initiation(&n.to_string(), None))).await;
-    env.run();
-    assert!(answers(submitting).await.iter().all(Result::is_ok));
+    assert!(
+        env.write_queued((0..GROUP_UNITS_MAX * 2 + 10).map(|n| initiation(&n.to_string(), None)))
+            .await
+            .iter()
+            .all(Result::is_ok)
+    );
     let stats = env.journal.stats();
     assert_eq!((stats.groups, stats.group_units_max), (3, GROUP_UNITS_MAX));
     assert_eq!(stats.units, (GROUP_UNITS_MAX * 2 + 10) as u64);
@@ -85,9 +88,7 @@ async fn the_webhook_sender_is_notified_before_the_results() {
     let outdated = payments::Model { version: 7, ..payments[2].clone() };
     let (silent, lost) = (transition(&payments[2], 0), transition(&outdated, 1));
     let both = payments[..2].iter().map(|payment| boxed(transition(payment, 2)));
-    let announced = env.queue(both).await;
-    env.run();
-    assert!(answers(announced).await.iter().all(Result::is_ok));
+    assert!(env.write_queued(both).await.iter().all(Result::is_ok));
     assert_eq!(*notified.lock(), [payments[0].psp_id.clone()], "a PSP is reported once per commit");
     env.submit(boxed(silent)).await.unwrap();
     assert!(matches!(env.submit(boxed(lost)).await, Err(JournalError::Conflict)));
@@ -103,9 +104,7 @@ async fn writes_of_one_payment_use_separate_groups_in_order() {
     let (env, payments) = Env::with_payments([1]).await;
     let groups_before = env.journal.stats().groups;
     let chain = (1..=5).map(|version| boxed(transition(&payments::Model { version, ..payments[0].clone() }, 1)));
-    let submitting = env.queue(chain).await;
-    env.run();
-    assert!(answers(submitting).await.iter().all(Result::is_ok));
+    assert!(env.write_queued(chain).await.iter().all(Result::is_ok));
     assert_eq!(env.all::<payments::Entity>().await[0].version, 6);
     assert_eq!(env.journal.stats().groups, groups_before + 5);
 }

@@ -138,9 +138,7 @@ async fn an_invalid_order_releases_its_funds() {
     env.submit(withdrawal("0", 10, i64::MAX)).await.unwrap();
     stop(running).await;
     // The first order already exists, so the database rejects it.
-    let asked = env.queue([withdrawal("0", 90, i64::MAX), withdrawal("1", 90, i64::MAX)]).await;
-    env.run();
-    let answers = answers(asked).await;
+    let answers = env.write_queued([withdrawal("0", 90, i64::MAX), withdrawal("1", 90, i64::MAX)]).await;
     assert!(matches!(answers[0], Err(JournalError::Refused(_))), "{answers:?}");
     assert!(answers[1].is_ok(), "{answers:?}");
     assert_eq!(balance(&env).await, (0, 100));

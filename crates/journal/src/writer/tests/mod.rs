@@ -11,7 +11,7 @@ mod postgres;
 mod preconditions;
 mod statements;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::task::Poll;
@@ -26,11 +26,12 @@ use payferry_harness::database::{Lock, TestDatabase};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, EntityTrait, IntoActiveModel, PaginatorTrait, RuntimeErr};
 use tokio::task::JoinHandle;
 
+use super::preconditions::Preconditions;
 use super::statements::Statements;
-use super::write::{Attempt, FailedPreconditions, attempt};
+use super::write::{Attempt, attempt};
 use super::{
-    ChainBatch, ChainTxSubmission, Consequences, DeliveryOutcome, Initiation, Journal, JournalError, JournalTask,
-    JournalTransition, JournalWrite, NewEvent, Receipt, SignedOperation,
+    ChainBatch, ChainTxOutcome, ChainTxSubmission, Consequences, DeliveryOutcome, Initiation, Journal, JournalError,
+    JournalTask, JournalTransition, JournalWrite, MovedAmounts, NewEvent, OperationOutcome, Receipt, SignedOperation,
 };
 
 /// Faults to inject, in order; one per group.
@@ -77,9 +78,9 @@ impl Faults {
                 other => Some(other),
             },
             Fault::Nothing => None,
-            Fault::FirstOvertaken => Some(Attempt::Lost(FailedPreconditions {
+            Fault::FirstOvertaken => Some(Attempt::Lost(Preconditions {
                 lost: [(0, JournalError::Conflict)].into(),
-                outdone: HashSet::new(),
+                ..Preconditions::default()
             })),
         }
     }
@@ -171,13 +172,17 @@ impl Env {
         E::find().all(self.database.reader()).await.unwrap()
     }
 
+    /// Starts the task with these writes in its queues, and returns their results.
+    async fn write_queued(&self, writes: impl IntoIterator<Item = JournalWrite>) -> Vec<Result<Receipt, JournalError>> {
+        let submitting = self.queue(writes).await;
+        self.run();
+        answers(submitting).await
+    }
+
     /// Creates a payment that is already stored.
     async fn payment(&self, name: &str) -> payments::Model {
-        let write = initiation(name, None);
-        let JournalWrite::Initiation(initiation) = &write else { unreachable!() };
-        let payment = initiation.payment.clone();
-        self.submit(write).await.unwrap();
-        payment
+        self.submit(initiation(name, None)).await.unwrap();
+        payment_row(name)
     }
 }
 
@@ -329,7 +334,7 @@ fn cursor(hash: &str, block_number: i64) -> chain_cursors::Model {
 }
 
 /// Returns a batch of blocks up to `after`, without transfers.
-fn batch(before: Option<&str>, after: &str, block_number: i64) -> ChainBatch {
+pub(crate) fn batch(before: Option<&str>, after: &str, block_number: i64) -> ChainBatch {
     ChainBatch {
         chain: Chain::Base,
         cursor_before: before.map(str::to_owned),
@@ -351,7 +356,12 @@ fn header(hash: &str, number: i64) -> chain_headers::Model {
     }
 }
 
-fn transfer(tx_hash: &str, payment: &payments::Model, block_hash: &str, block_number: i64) -> transfers::Model {
+pub(crate) fn transfer(
+    tx_hash: &str,
+    payment: &payments::Model,
+    block_hash: &str,
+    block_number: i64,
+) -> transfers::Model {
     transfers::Model {
         chain: "base".to_owned(),
         tx_hash: tx_hash.to_owned(),
@@ -394,33 +404,73 @@ fn delivery(delivery_id: &str, number: i64) -> JournalWrite {
     }))
 }
 
-fn submission(nonce: i64, operations: &[(&str, i64)]) -> JournalWrite {
+pub(crate) fn chain_tx(nonce: i64) -> chain_txs::Model {
+    chain_txs::Model {
+        chain: "base".to_owned(),
+        sender: "0xsender".to_owned(),
+        nonce,
+        to_address: "0xcontract".to_owned(),
+        input: "0x".to_owned(),
+        gas_limit: 1,
+        status: "submitted".to_owned(),
+        created_at: 1,
+        updated_at: 1,
+        ..chain_txs::Model::default()
+    }
+}
+
+/// First attempt of the transaction with this nonce.
+pub(crate) fn attempt_of(nonce: i64) -> chain_tx_attempts::Model {
+    chain_tx_attempts::Model {
+        tx_hash: format!("0xtx{nonce}"),
+        chain: "base".to_owned(),
+        sender: "0xsender".to_owned(),
+        nonce,
+        raw: "0x02".to_owned(),
+        max_fee_per_gas: "1".to_owned(),
+        max_priority_fee_per_gas: "1".to_owned(),
+        created_at: 1,
+    }
+}
+
+pub(crate) fn submission(nonce: i64, operations: &[(&str, i64)]) -> JournalWrite {
     JournalWrite::Submission(Box::new(ChainTxSubmission {
-        chain_tx: chain_txs::Model {
-            chain: "base".to_owned(),
-            sender: "0xsender".to_owned(),
-            nonce,
-            to_address: "0xcontract".to_owned(),
-            input: "0x".to_owned(),
-            gas_limit: 1,
-            status: "submitted".to_owned(),
-            created_at: 1,
-            updated_at: 1,
-            ..chain_txs::Model::default()
-        },
-        attempt: chain_tx_attempts::Model {
-            tx_hash: format!("0xtx{nonce}"),
-            chain: "base".to_owned(),
-            sender: "0xsender".to_owned(),
-            nonce,
-            raw: "0x02".to_owned(),
-            max_fee_per_gas: "1".to_owned(),
-            max_priority_fee_per_gas: "1".to_owned(),
-            created_at: 1,
-        },
+        chain_tx: chain_tx(nonce),
+        attempt: attempt_of(nonce),
         operations: operations
             .iter()
             .map(|(id, revision)| SignedOperation { id: (*id).to_owned(), revision: *revision })
             .collect(),
+    }))
+}
+
+/// Outcome of a transaction and of its operations. The mined ones report `carried`.
+pub(crate) fn outcome(
+    chain_tx_id: i64,
+    status: &'static str,
+    operations: &[(&str, &'static str)],
+    carried: Option<MovedAmounts>,
+) -> JournalWrite {
+    let mined = status == "mined" || status == "final";
+    let operation = |(id, status): &(&str, &'static str)| {
+        let mined = *status == "mined";
+        OperationOutcome {
+            id: (*id).to_owned(),
+            status,
+            tx_hash: mined.then(|| "0xmined".to_owned()),
+            block_number: mined.then_some(9),
+            carried: carried.filter(|_| mined),
+            failure: None,
+            not_before: 0,
+        }
+    };
+    JournalWrite::ChainTxOutcome(Box::new(ChainTxOutcome {
+        chain_tx_id,
+        status,
+        tx_hash: mined.then(|| "0xmined".to_owned()),
+        block_number: mined.then_some(9),
+        block_hash: mined.then(|| "0xblock".to_owned()),
+        at: 50,
+        operations: operations.iter().map(operation).collect(),
     }))
 }

@@ -87,9 +87,7 @@ async fn a_failed_payment_sends_the_group_to_the_single_preconditions() {
     // Through the journal, only these two fail.
     let mut writes = new_payments(10, 20);
     writes.extend(odd_ones());
-    let submitting = env.queue(writes).await;
-    env.run();
-    let answers = answers(submitting).await;
+    let answers = env.write_queued(writes).await;
     assert!(answers[..20].iter().all(Result::is_ok), "{answers:?}");
     assert!(matches!(answers[20..], [Err(JournalError::IdempotencyKeyTaken), Err(JournalError::Refused(_))]));
     assert_eq!(env.count::<payments::Entity>().await, 21);

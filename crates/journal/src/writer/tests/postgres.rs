@@ -143,7 +143,7 @@ async fn waits_for_a_commit_in_progress_to_keep_the_feed_in_order() {
     let env = running().await;
     let payment = env.payment("1").await;
     // Simulates a commit with a lost response: its event has a position, but is not visible yet.
-    env.journal.shared.is_wary.store(true, std::sync::atomic::Ordering::Release);
+    env.journal.shared.outcome_unknown.store(true, std::sync::atomic::Ordering::Release);
     let other = env.test_database.connect().await;
     let held = other.begin().await.unwrap();
     insert_event(&held, "'evt_before', 'psp_1', 'pay_0', 1").await;

@@ -31,9 +31,7 @@ async fn a_failed_precondition_does_not_affect_other_writes() {
     let stale = boxed(transition(&payments[0], 0));
     let fresh = boxed(transition(&payments[1], 2));
     let groups_before = env.journal.stats().groups;
-    let submitting = env.queue([stale, fresh, initiation("3", None)]).await;
-    env.run();
-    let answers = answers(submitting).await;
+    let answers = env.write_queued([stale, fresh, initiation("3", None)]).await;
     assert!(matches!(answers[0], Err(JournalError::Conflict)));
     assert!(answers[1].is_ok() && answers[2].is_ok());
     assert_eq!(env.journal.stats().groups, groups_before + 1, "the others shared one commit");
@@ -94,9 +92,7 @@ async fn one_invalid_write_among_two_hundred_fails_alone() {
         }
         JournalWrite::Initiation(write)
     });
-    let submitting = env.queue(writes).await;
-    env.run();
-    let answers = answers(submitting).await;
+    let answers = env.write_queued(writes).await;
     for (n, answer) in answers.iter().enumerate() {
         match answer {
             Ok(_) => assert_ne!(n, 137),
@@ -124,9 +120,12 @@ async fn a_value_that_the_database_rejects_fails_only_its_write() {
 #[tokio::test]
 async fn the_feed_keeps_the_order_of_writes_and_announcements() {
     let (env, before) = Env::with_payments(0..20).await;
-    let submitting = env.queue(before.iter().rev().map(|payment| boxed(transition(payment, 3)))).await;
-    env.run();
-    assert!(answers(submitting).await.iter().all(Result::is_ok));
+    assert!(
+        env.write_queued(before.iter().rev().map(|payment| boxed(transition(payment, 3))))
+            .await
+            .iter()
+            .all(Result::is_ok)
+    );
 
     let mut events = env.all::<events::Entity>().await;
     events.sort_by_key(|event| event.position);

@@ -3,17 +3,17 @@
 use super::*;
 
 pub(in crate::audit) const HASH: B256 = B256::repeat_byte(7);
-const DUE_AT: Timestamp = Timestamp::from_secs(1_000_000);
+const DUE_AT: DateTime<Utc> = DateTime::UNIX_EPOCH;
 const FEE_BPS: u16 = 33;
 
 /// Makes a payment without any response.
-fn asked(behaviour: Behaviour) -> Record {
+fn unanswered(behaviour: Behaviour) -> Record {
     Record::new(Intent::nth(0, behaviour), Instant::now(), DUE_AT, FEE_BPS)
 }
 
 /// Makes a payment that was initiated, and paid if it is to be paid.
 pub(in crate::audit) fn record(behaviour: Behaviour) -> Record {
-    let mut record = asked(behaviour);
+    let mut record = unanswered(behaviour);
     let at = Instant::now();
     record.made = Some(InitiatedAt { id: PaymentId::generate(), wallet: Address::ZERO, at });
     record.sent = record.intent.paid_amount().map(|_| (HASH, at));
@@ -32,7 +32,7 @@ pub(in crate::audit) fn event(record: &Record, place: usize) -> WebhookEvent {
         event: wanted.name.to_string(),
         payment_id: record.made.map_or_else(PaymentId::generate, |made| made.id).to_string(),
         event_id: EventId::generate().to_string(),
-        timestamp: DUE_AT.plus_secs(i64::from(intent.expires_secs())).to_string(),
+        timestamp: (DUE_AT + TimeDelta::seconds(i64::from(intent.expires_secs()))).to_rfc3339(),
         sequence: u32::try_from(place).unwrap() + 1,
         status: wanted.status.to_string(),
         reference: None,
@@ -132,10 +132,10 @@ fn a_split_that_differs_from_the_settings_is_a_fault() {
 #[test]
 fn an_early_expiry_is_a_fault() {
     for behaviour in [Behaviour::Never, Behaviour::Late] {
-        for (early_ms, is_fault) in [(0, false), (SLACK_MS, false), (SLACK_MS + 1, true), (54_000, true)] {
+        for (early_ms, is_fault) in [(0, false), (50, false), (51, true), (54_000, true)] {
             let mut record = record(behaviour);
-            let at = DUE_AT.plus_secs(60).plus_millis(-early_ms);
-            let failed = WebhookEvent { timestamp: at.to_string(), ..event(&record, 0) };
+            let at = DUE_AT + TimeDelta::seconds(60) - TimeDelta::milliseconds(early_ms);
+            let failed = WebhookEvent { timestamp: at.to_rfc3339(), ..event(&record, 0) };
             receive(&mut record, &failed);
             assert_eq!(record.faults.len(), usize::from(is_fault), "{early_ms} ms: {:?}", record.faults);
             assert!(record.faults.iter().all(|fault| fault.contains("it expired at ")));
@@ -182,7 +182,7 @@ fn a_webhook_may_overtake_the_payers_answer() {
 #[test]
 fn a_webhook_may_overtake_the_answer_to_the_initiation() {
     for is_same in [true, false] {
-        let mut record = asked(Behaviour::Never);
+        let mut record = unanswered(Behaviour::Never);
         let event = event(&record, 0);
         assert!(matches!(receive(&mut record, &event), Novelty::New(_)));
         assert!(record.faults.is_empty(), "{:?}", record.faults);

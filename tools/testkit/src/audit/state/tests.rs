@@ -6,7 +6,7 @@ use super::*;
 use crate::audit::record::tests::{HASH, event};
 use crate::audit::stages::StageFigures;
 use crate::client::CallError;
-use crate::receiver::{Arrived, Delivery, WebhookEvent};
+use crate::receiver::{WebhookEvent, WebhookRequest};
 
 const WAIT: Duration = Duration::from_millis(30);
 /// Places of the events of a payment that is paid exactly.
@@ -37,11 +37,11 @@ fn receive(state: &RunState, payment_id: PaymentId, place: usize) {
 
 /// Receives it with this reference.
 fn receive_named(state: &RunState, payment_id: PaymentId, place: usize, reference: Option<String>) {
-    let at_wall = Timestamp::now();
-    let (payment_id, timestamp) = (payment_id.to_string(), at_wall.to_string());
+    let at_wall = chrono::Utc::now();
+    let (payment_id, timestamp) = (payment_id.to_string(), at_wall.to_rfc3339());
     let event = WebhookEvent { payment_id, timestamp, reference, ..event(&state.read().records[0], place) };
-    let webhook_id = event.event_id.clone();
-    state.receive(Delivery::Webhook(Box::new(Arrived { at: Instant::now(), at_wall, webhook_id, event })));
+    let body = serde_json::to_vec(&event).unwrap().into();
+    state.receive(&WebhookRequest { at: Instant::now(), at_wall, webhook_id: event.event_id, body, verified: Ok(()) });
 }
 
 fn stage(state: &RunState, stage: Stage) -> Option<StageFigures> {

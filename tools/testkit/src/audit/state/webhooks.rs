@@ -7,29 +7,29 @@ use super::{Inner, RunState};
 use crate::audit::behaviour::Behaviour;
 use crate::audit::record::{Novelty, Record};
 use crate::audit::stages::Stage;
-use crate::receiver::{Arrived, Delivery, WebhookEvent};
+use crate::receiver::{WebhookEvent, WebhookRequest};
 
 /// Largest number of recorded forged webhooks, and of webhooks of other payments.
 const UNWANTED_MAX: usize = 20;
 
 impl RunState {
     /// Records a webhook.
-    pub fn receive(&self, events: Delivery) {
-        match events {
-            Delivery::Webhook(arrived) => self.receive_webhook(&arrived),
-            Delivery::Refused(why, webhook_id) => {
+    pub fn receive(&self, request: &WebhookRequest) {
+        match request.event() {
+            Ok(event) => self.receive_event(request, &event),
+            Err(why) => {
                 self.tally.count(|counted| &mut counted.forged);
                 self.tally.error(&format!("webhook: {why}"));
                 let mut inner = self.inner.lock();
                 if inner.forged.len() < UNWANTED_MAX {
-                    inner.forged.push(format!("{webhook_id}: {why}"));
+                    inner.forged.push(format!("{}: {why}", request.webhook_id));
                 }
             }
         }
     }
 
-    fn receive_webhook(&self, arrived: &Arrived) {
-        let Arrived { at, at_wall, event, .. } = arrived;
+    fn receive_event(&self, request: &WebhookRequest, event: &WebhookEvent) {
+        let WebhookRequest { at, at_wall, webhook_id, .. } = request;
         self.tally.count(|counted| &mut counted.webhooks);
         let mut inner = self.inner.lock();
         let (age, is_closed) = (inner.clock.age(&event.timestamp, *at_wall), inner.is_closed);
@@ -39,7 +39,7 @@ impl RunState {
             return self.tally.count(|counted| &mut counted.foreign);
         };
         let was_complete = record.is_complete();
-        let novelty = record.receive(event, &arrived.webhook_id);
+        let novelty = record.receive(event, webhook_id);
         let (found, wanted) = (event.reference.as_deref().unwrap_or("-"), self.reference(number));
         if found != wanted && novelty != Novelty::Repeated {
             record.fault(format!("{} (event {}): reference is `{found}`, not `{wanted}`", event.event, event.sequence));

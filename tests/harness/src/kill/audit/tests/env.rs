@@ -53,7 +53,7 @@ pub fn faultless() -> Evidence {
         let (vault, treasury) = (base.held(token, VAULT), base.held(token, TREASURY));
         base.vault.insert(token, vault);
         base.treasury.insert(token, treasury);
-        evidence.books.balances.push(json!({
+        evidence.ledger.balances.push(json!({
             "chain": "base", "currency": token.as_str(), "token_address": token.as_str(), "available": decimal(vault),
             "pending": "0.00", "reserved": "0.00",
         }));
@@ -235,7 +235,7 @@ impl Play<'_> {
     }
 
     fn posted(&mut self, kind: &str, debit: &str, credit: &str, units: i64, reference: &str) {
-        self.evidence.books.entries.push(json!({
+        self.evidence.ledger.entries.push(json!({
             "subject": self.id, "kind": kind, "debit": debit, "credit": credit, "amount": decimal(units), "chain": "base",
             "token_address": "USDC", "reference": reference,
         }));

@@ -45,7 +45,7 @@ fn event<'a>(evidence: &'a mut Evidence, key: &str, value: &str) -> &'a mut Valu
 
 /// Index of the first posting with this value.
 fn posting(evidence: &Evidence, key: &str, value: &str, kind: &str) -> usize {
-    evidence.books.entries.iter().position(|entry| entry[key] == value && entry["kind"] == kind).unwrap()
+    evidence.ledger.entries.iter().position(|entry| entry[key] == value && entry["kind"] == kind).unwrap()
 }
 
 #[test]
@@ -225,26 +225,26 @@ fn finds_a_missing_or_contradictory_event() {
 #[test]
 fn finds_wrong_balances_and_postings() {
     for (field, what) in [("available", "available instead of"), ("pending", "pending"), ("reserved", "reserved")] {
-        finds("base", &["shows -0.01 USDC", what], |e| e.books.balances[0][field] = json!("-0.01"));
+        finds("base", &["shows -0.01 USDC", what], |e| e.ledger.balances[0][field] = json!("-0.01"));
     }
-    finds("base", &["shows no balance of USDT"], |e| e.books.balances.truncate(1));
+    finds("base", &["shows no balance of USDT"], |e| e.ledger.balances.truncate(1));
     let twice = |evidence: &mut Evidence| {
-        let again = evidence.books.entries[posting(evidence, "reference", "wd_3", "sent")].clone();
-        evidence.books.entries.push(again);
+        let again = evidence.ledger.entries[posting(evidence, "reference", "wd_3", "sent")].clone();
+        evidence.ledger.entries.push(again);
     };
     finds("wd_3", &["is posted as"], twice);
     finds("base", &["on in_flight instead of 0.00"], twice);
     let kept = |evidence: &mut Evidence| {
         let index = posting(evidence, "reference", "po_2", "returned");
-        evidence.books.entries.remove(index);
+        evidence.ledger.entries.remove(index);
     };
     finds("po_2", &["is posted as"], kept);
     finds("base", &["5.000002 USDC on in_flight", "on psp instead of"], kept);
     finds("base", &["on payment and suspense instead of"], |e| {
         let index = posting(e, "subject", "pay_1", "received");
-        e.books.entries.remove(index);
+        e.ledger.entries.remove(index);
     });
-    finds("base", &["on treasury instead of"], |e| e.books.entries.retain(|entry| entry["kind"] != "fee"));
-    finds("pay_1", &["in a token that has no balance"], |e| e.books.entries[0]["token_address"] = json!("0x1"));
-    finds("payferry reconcile", &["1 differ"], |e| e.books.complaint = Some("1 differ".to_owned()));
+    finds("base", &["on treasury instead of"], |e| e.ledger.entries.retain(|entry| entry["kind"] != "fee"));
+    finds("pay_1", &["in a token that has no balance"], |e| e.ledger.entries[0]["token_address"] = json!("0x1"));
+    finds("payferry reconcile", &["1 differ"], |e| e.ledger.complaint = Some("1 differ".to_owned()));
 }

@@ -2,7 +2,7 @@
 
 use super::receiver::{Answer, Receiver};
 use super::*;
-use crate::{BreakerState, NO_URL, OPEN_MIN, RESPONSE_KEPT_BYTES, TRIP_AFTER, queue};
+use crate::{BreakerState, NO_URL, OPEN_MIN, RESPONSE_KEPT_BYTES, STOP_PATIENCE, TRIP_AFTER, queue};
 
 #[tokio::test]
 async fn exhausts_after_four_attempts_and_can_be_redelivered() {
@@ -83,7 +83,7 @@ async fn stop_lets_attempts_end_and_keeps_the_rest_queued() {
     env.announce(psp, "pay_1", 2).await;
     env.until_under_way("whd_pay_1_1").await;
     let since = Instant::now();
-    env.sender.clone().stop().await;
+    env.sender.cell().drain_and_wait(Some(STOP_PATIENCE + Duration::from_millis(500))).await.unwrap();
     println!("stopped within {:?}", since.elapsed());
     assert!(since.elapsed() < Duration::from_secs(3));
     assert_eq!(env.row("whd_pay_1_1").await.status, "delivered");
@@ -110,7 +110,7 @@ async fn open_breaker_sends_single_probes_and_exhausts_nothing() {
     let psp = env.psp(None).await;
     let ids = env.announce_each(psp, "pay_", 30).await;
     env.point(psp, &server.uri()).await;
-    env.view_when("stands still", |view| view.breaker == BreakerState::Open && view.in_flight == 0).await;
+    env.view_when("open", |view| view.breaker == BreakerState::Open && view.in_flight == 0).await;
     assert_eq!(env.sender.breakers_open(), 1);
     let backlog = queue::backlog(&env.database).await.unwrap();
     assert_eq!(backlog.queued + backlog.failed, 30, "{backlog:?}");

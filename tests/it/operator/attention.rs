@@ -7,6 +7,7 @@ use payferry::sandbox::Payer;
 use payferry_devchain::{Devchain, Faults};
 use payferry_domain::customer::Command;
 use payferry_harness::database::Lock;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::http::compliance::{change, ready};
 use crate::prelude::*;
@@ -114,7 +115,7 @@ async fn all_items_are_reachable_through_pages() {
 }
 
 /// Waits until an item of this kind is listed, or none any more; returns the first item.
-async fn until_stuck(service: &ServiceFixture, kind: &str, is_stuck: bool) -> Value {
+pub(super) async fn until_stuck(service: &ServiceFixture, kind: &str, is_stuck: bool) -> Value {
     let path = format!("/ops/stuck?kind={kind}");
     let is_so = |reply: &Reply| reply["kinds"].as_array().is_none_or(Vec::is_empty) != is_stuck;
     service.get_until(&path, is_so).await["kinds"][0]["items"][0].clone()
@@ -177,7 +178,7 @@ async fn settler_without_gas_or_with_a_high_base_fee_is_listed() {
     service.hold("settlement:base").await;
     let made = service.app.paid("10", "confirmed").await;
     let ceiling = service.app.env().chain(Chain::Base).spec().fees.max_fee_wei;
-    let dear = HighBaseFee::at(chain, u64::try_from(ceiling).unwrap() * 5);
+    let dear = high_base_fee(chain, u64::try_from(ceiling).unwrap() * 5);
     assert!(service.lift("settlement:base").await);
     until_stuck(&service, "settler", true).await;
     // Constantly, not only at the moment of each attempt.
@@ -199,23 +200,13 @@ async fn settler_without_gas_or_with_a_high_base_fee_is_listed() {
 }
 
 /// Keeps a chain's base fee at this level until dropped.
-struct HighBaseFee(tokio::task::JoinHandle<()>);
-
-impl HighBaseFee {
-    fn at(chain: &Devchain, base_fee_wei: u64) -> Self {
-        let chain = chain.clone();
-        Self(tokio::spawn(async move {
-            while chain.set_next_base_fee(base_fee_wei).await.is_ok() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        }))
-    }
-}
-
-impl Drop for HighBaseFee {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+fn high_base_fee(chain: &Devchain, base_fee_wei: u64) -> AbortOnDropHandle<()> {
+    let chain = chain.clone();
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        while chain.set_next_base_fee(base_fee_wei).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }))
 }
 
 #[tokio::test]

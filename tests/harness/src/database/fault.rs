@@ -32,14 +32,14 @@ impl Held {
 
 /// A disturbance that lasts until it is ended: a table that is renamed away, failing commits, a full disk.
 #[derive(Debug)]
-pub struct Trouble {
+pub struct DatabaseFault {
     connection: DatabaseConnection,
     ends: Vec<String>,
     /// File that fills the disk.
     filler: Option<PathBuf>,
 }
 
-impl Trouble {
+impl DatabaseFault {
     /// Renames a table in the database at this URL while the database keeps running. The end restores it.
     pub async fn table_away(url: &str, table: &str) -> Self {
         let connection = super::connect(url).await.unwrap();
@@ -95,7 +95,7 @@ impl TestDatabase {
 
     /// Makes every commit that changes a row of this table fail after its statements succeeded: each inserts a row that
     /// violates a deferred foreign key. The error leaves it open to the client if the commit took effect. (It did not.)
-    pub async fn fail_commits(&self, table: &'static str) -> Trouble {
+    pub async fn fail_commits(&self, table: &'static str) -> DatabaseFault {
         let connection = self.connect().await;
         let owe = "INSERT INTO troubles VALUES ('nobody')";
         let holder = "holder TEXT REFERENCES trouble_holders (id) DEFERRABLE INITIALLY DEFERRED";
@@ -121,12 +121,12 @@ impl TestDatabase {
         }
         ends.push("DROP TABLE troubles".to_owned());
         ends.push("DROP TABLE trouble_holders".to_owned());
-        Trouble::begin(connection, &begins, ends).await
+        DatabaseFault::begin(connection, &begins, ends).await
     }
 
     /// Fills the disk below SQLite's folder, or the tablespace `small`. Without a small disk, a trigger reports the
     /// server's error for a full disk.
-    pub async fn fill(&self) -> Trouble {
+    pub async fn fill(&self) -> DatabaseFault {
         let connection = self.connect().await;
         let (ends, filler) = match &self.place {
             Storage::Folder(_) | Storage::Foreign(_) => {
@@ -156,7 +156,7 @@ impl TestDatabase {
                 (Some("DROP TRIGGER filler ON payments"), None)
             }
         };
-        Trouble { connection, ends: ends.into_iter().map(str::to_owned).collect(), filler }
+        DatabaseFault { connection, ends: ends.into_iter().map(str::to_owned).collect(), filler }
     }
 
     /// Creates a database on the server, in the small tablespace if there is one. `tests/with-postgres` creates that

@@ -16,7 +16,7 @@ use crate::attention::{
     OVERDUE_AFTER_SECS, Part, Position, UNAPPLIED_AFTER_SECS, UNSETTLED_AFTER_SECS,
 };
 use crate::decisions::aside::{self, SetAsideLine};
-use crate::decisions::query::{possible, take_in};
+use crate::decisions::query::{apply_set_aside, possible};
 use crate::query::{Count, rows};
 
 // Literal states, not bound values: a partial index is used only for a query that contains its condition.
@@ -62,20 +62,20 @@ pub(super) async fn of(system: &System, kind: AttentionKind, part: Part<'_>) -> 
     let item = |row: &payments::Model| {
         let (since, reason, can) = match payferry_journal::payments::payment_of(row) {
             Ok(payment) => {
-                let (since, reason) = told(kind, &payment);
+                let (since, reason) = since_and_reason(kind, &payment);
                 (since, reason, possible(&payment, now))
             }
             Err(error) => (Timestamp(row.updated_at), error.to_string(), Vec::new()),
         };
-        let stands_at = if kind == AttentionKind::Overdue { row.expires_at } else { row.updated_at };
+        let position_at = if kind == AttentionKind::Overdue { row.expires_at } else { row.updated_at };
         let item = AttentionItem::new(&row.id, Some(since), now, reason).of_payment(&row.id, Some(&row.psp_id));
-        item.with(can).standing(stands_at, &row.id)
+        item.with(can).at_position(position_at, &row.id)
     };
     Ok((total, rows.iter().map(item).collect()))
 }
 
 /// Start and reason of the problem.
-fn told(kind: AttentionKind, payment: &Payment) -> (Timestamp, String) {
+fn since_and_reason(kind: AttentionKind, payment: &Payment) -> (Timestamp, String) {
     let updated = payment.updated_at;
     let chain = payment.terms.chain;
     match kind {
@@ -152,13 +152,13 @@ async fn set_aside(system: &System, now: Timestamp, part: Part<'_>) -> Result<Fo
         let row = whose.get(id);
         let payment = row.and_then(|row| payferry_journal::payments::payment_of(row).ok());
         let is_full = payment.as_ref().is_some_and(|payment| payment.transfers.len() >= LISTED_MAX);
-        let can = payment.filter(|payment| aside::may_be_taken_in(system, payment, std::slice::from_ref(line)));
+        let can = payment.filter(|payment| aside::may_be_applied(system, payment, std::slice::from_ref(line)));
         let reason = if is_full { format!("{}; its list is full", line.words()) } else { line.words() };
         AttentionItem::new(id, Some(line.since.0), now, reason)
             .of_payment(id, row.map(|row| row.psp_id.as_str()))
-            .with(can.map(|payment| take_in(payment.id())).into_iter().collect())
+            .with(can.map(|payment| apply_set_aside(payment.id())).into_iter().collect())
             // Items are in the order of the index.
-            .standing(0, format!("{id}:{}:{}", line.chain, line.token_address))
+            .at_position(0, format!("{id}:{}:{}", line.chain, line.token_address))
     };
     Ok((total, lines.iter().map(item).collect()))
 }
@@ -172,7 +172,7 @@ pub(super) async fn operations(system: &System, part: Part<'_>) -> Result<Found,
     let rows: Vec<operations::Model> = rows(system.database(), sql, part.values(before)).await?;
     let item = |row: &operations::Model| {
         let item = AttentionItem::new(&row.id, Some(since(row)), now, state_of(system, row));
-        item.of_payment(&row.payment_id, Some(&row.psp_id)).standing(row.created_at, &row.id)
+        item.of_payment(&row.payment_id, Some(&row.psp_id)).at_position(row.created_at, &row.id)
     };
     Ok((total, rows.iter().map(item).collect()))
 }
@@ -191,20 +191,21 @@ fn state_of(system: &System, row: &operations::Model) -> String {
     let spec = system.chains().running().find(|spec| spec.chain.as_str() == row.chain);
     let token = row.token_address.parse().ok().and_then(|address| spec?.token_at(address));
     let token = token.map_or_else(|| format!("of {}", row.token_address), |token| token.to_string());
-    let mut told = format!("{what} of {} {token} on {} is {}", Amount(row.amount), row.chain, row.status);
+    let mut state = format!("{what} of {} {token} on {} is {}", Amount(row.amount), row.chain, row.status);
     if spec.is_none() {
-        told.push_str(", and the chain is not running on this node");
+        state.push_str(", and the chain is not running on this node");
     }
     if row.attempts > 1 {
-        told = format!("{told}, after {} transactions", row.attempts);
+        state = format!("{state}, after {} transactions", row.attempts);
     }
-    row.failure.as_ref().map(|failure| format!("{told}: {failure}")).unwrap_or(told)
+    row.failure.as_ref().map(|failure| format!("{state}: {failure}")).unwrap_or(state)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::testing::{database, plan_of};
+    use crate::query::test_database;
+    use payferry_harness::database::query_plan;
     use sea_orm::{DbBackend, Statement};
 
     #[test]
@@ -215,7 +216,7 @@ mod tests {
     /// Every query reads only matching rows, for any number of payments.
     #[tokio::test]
     async fn every_query_uses_its_own_index() {
-        let (database, _folder) = database().await;
+        let (database, _test_database) = test_database().await;
         let position = Position::new(Timestamp(1), "base:0x1:1");
         let (first, next) = (Part { after: None, limit: 5 }, Part { after: Some(&position), limit: 5 });
         for (from, order, index) in [
@@ -228,7 +229,9 @@ mod tests {
             let counting = format!("SELECT COUNT(*) FROM (SELECT 1 {from} LIMIT 5)");
             for sql in [counting, first.sql(from, order), next.sql(from, order)] {
                 let values = vec![Value::from(1_i64); if sql.contains("$2") { order.len() + 1 } else { 1 }];
-                let plan = plan_of(&database, Statement::from_sql_and_values(DbBackend::Sqlite, &sql, values)).await;
+                let plan =
+                    query_plan(database.reader(), Statement::from_sql_and_values(DbBackend::Sqlite, &sql, values))
+                        .await;
                 assert!(plan.iter().any(|step| step.contains(index)), "{sql}: {plan:?}");
             }
         }

@@ -15,7 +15,7 @@ use crate::psp::{decimal, units};
 /// Checks that nothing is pending at the end, and that the available balance equals the balance of the PSP's vault.
 pub(super) fn balances(evidence: &Evidence, findings: &mut Findings) {
     let mut shown: BTreeMap<(&str, &str), &Value> = BTreeMap::new();
-    for balance in &evidence.books.balances {
+    for balance in &evidence.ledger.balances {
         shown.insert((text(balance, "chain"), text(balance, "currency")), balance);
     }
     for (chain, found) in &evidence.chains {
@@ -38,7 +38,7 @@ pub(super) fn balances(evidence: &Evidence, findings: &mut Findings) {
 /// Checks that each ledger account equals the on-chain balance of its owner.
 pub(super) fn accounts(evidence: &Evidence, findings: &mut Findings) {
     let tokens: HashMap<(&str, &str), Token> = evidence
-        .books
+        .ledger
         .balances
         .iter()
         .filter_map(|balance| {
@@ -47,7 +47,7 @@ pub(super) fn accounts(evidence: &Evidence, findings: &mut Findings) {
         })
         .collect();
     let mut stands: HashMap<(&str, Token, &str), i64> = HashMap::new();
-    for entry in &evidence.books.entries {
+    for entry in &evidence.ledger.entries {
         let (chain, address) = (text(entry, "chain"), text(entry, "token_address"));
         let Some(token) = tokens.get(&(chain, address)).copied() else {
             findings
@@ -95,7 +95,7 @@ fn wallets(evidence: &Evidence) -> HashMap<(Chain, Token), i64> {
 /// Checks that each order was posted as expected, once.
 pub(super) fn postings(evidence: &Evidence, findings: &mut Findings) {
     let mut posted: HashMap<&str, Vec<(&str, String)>> = HashMap::new();
-    for entry in &evidence.books.entries {
+    for entry in &evidence.ledger.entries {
         let way = (text(entry, "kind"), text(entry, "amount").to_owned());
         posted.entry(text(entry, "reference")).or_default().push(way);
     }
@@ -121,5 +121,5 @@ fn kinds(out: &Outgoing) -> &'static [&'static str] {
 
 /// Checks that the operator's own check reports no problem.
 pub(super) fn reconciled(evidence: &Evidence, findings: &mut Findings) {
-    findings.extend(evidence.books.complaint.iter().map(|complaint| Finding::of("payferry reconcile", complaint)));
+    findings.extend(evidence.ledger.complaint.iter().map(|complaint| Finding::of("payferry reconcile", complaint)));
 }

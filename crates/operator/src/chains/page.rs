@@ -1,197 +1,29 @@
-//! State of the chains: read position, age of the head, and settler. The page of each chain.
+//! Page of a chain, and the table of all chains on the overview.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
-
-use payferry_accounts::Moment;
-use payferry_actors::System;
-use payferry_actors::chain::SettlerHandle;
-use payferry_domain::{Chain, Timestamp};
-use payferry_journal::chain::Role;
+use payferry_domain::Timestamp;
 use payferry_runtime::observe::{ActorKind, NodeView};
-use sea_orm::DbErr;
-use serde::Serialize;
 
 use crate::Operator;
-use crate::actors::{page as permanent, panel as actor, tree};
-use crate::page::words::{Tone, ago, badge, bounded, count, explained_head, grouped, span};
+use crate::actors::panel as actor;
+use crate::chains::{self, ChainLine, ChainState};
+use crate::page::words::{Tone, actor_path, ago, badge, bounded, count, explained_head, grouped, span};
 use crate::page::{Failure, NavSection, Page, PageRequest, path};
 use crate::query::{Count, if_by, soon};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ChainState {
-    /// The chain is read.
-    Ok,
-    /// The chain cannot be read at present, but its last head is not stale yet.
-    Troubled,
-    /// No new block for longer than the outage limit: the chain is not offered, and no deadline passes on it.
-    Stale,
-    /// The chain has not been read since the service started.
-    NeverRead,
-}
-
-/// Health of a chain for payments.
-#[derive(Debug, Clone, Serialize)]
-pub struct ChainHealth {
-    pub chain: Chain,
-    pub state: ChainState,
-    /// Age of the newest block, milliseconds.
-    pub head_age_ms: Option<i64>,
-    /// Reason why it cannot be read, if any.
-    pub trouble: Option<String>,
-}
-
-/// All data of one chain.
-#[derive(Debug, Clone, Serialize)]
-pub struct ChainLine {
-    /// Health for payments.
-    #[serde(flatten)]
-    pub health: ChainHealth,
-    pub chain_id: u64,
-    /// Newest block that an endpoint reported.
-    pub head_number: Option<u64>,
-    pub head_at: Option<Moment>,
-    /// Last block that was completely read.
-    pub read_number: Option<u64>,
-    /// Blocks between the head and the last block read.
-    pub lag_blocks: Option<u64>,
-    /// Newest block that the chain calls safe.
-    pub safe_number: Option<u64>,
-    /// Newest block that the chain calls finalized.
-    pub finalized_number: Option<u64>,
-    /// Base fee of the head, wei per gas.
-    pub base_fee_wei: Option<String>,
-    /// True if the operator has paused it, so that `best` skips it.
-    pub paused: bool,
-    pub settler: SettlerLine,
-}
-
-#[derive(Debug, Clone, Serialize)]
-pub struct SettlerLine {
-    /// Reason why settlements are delayed, if any.
-    pub trouble: Option<String>,
-    /// True if the operator has paused new settlements.
-    pub settling_paused: bool,
-    /// True if the operator has paused new outbound transfers.
-    pub sending_paused: bool,
-    /// Pending operations. Empty if the database does not answer in time.
-    #[serde(flatten)]
-    pub work: Work,
-    /// Transactions signed since the service started.
-    pub transactions_signed: u64,
-    /// Last known balance of the gas account in the chain's native coin, wei.
-    pub gas_balance_wei: Option<String>,
-}
-
-/// Pending operations of a settler, as far as they are known.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Work {
-    /// Operations that wait for a transaction.
-    pub queued: Option<Count>,
-    /// Operations in a transaction that is not mined.
-    pub submitted: Option<Count>,
-    /// Operations in a mined transaction that is not final.
-    pub mined: Option<Count>,
-}
-
-impl Work {
-    /// Number of operations in a transaction.
-    pub fn under_way(self) -> Option<Count> {
-        Some(self.submitted?.and(self.mined?))
-    }
-}
-
-/// Pending operations by chain.
-pub type Works = HashMap<Chain, Work>;
-
-/// Returns the health of each running chain.
-pub fn health(system: &System) -> Vec<ChainHealth> {
-    let now = system.clock().now();
-    let health = |chain: Chain| {
-        let view = system.chain_view(chain);
-        let trouble = system.chains().trouble(chain);
-        let state = match &view {
-            None => ChainState::NeverRead,
-            Some(view) if view.is_stale(now) => ChainState::Stale,
-            Some(_) if trouble.is_some() => ChainState::Troubled,
-            Some(_) => ChainState::Ok,
-        };
-        ChainHealth { chain, state, head_age_ms: view.map(|view| view.head_age_ms(now)), trouble }
-    };
-    system.chains().running().map(|spec| health(spec.chain)).collect()
-}
-
-/// Returns all data of each running chain, with the given counts of operations.
-pub fn chains(system: &System, works: Option<&Works>) -> Vec<ChainLine> {
-    let line = |health: ChainHealth| {
-        let chain = health.chain;
-        let spec = system.chains().spec(chain)?;
-        let view = system.chain_view(chain);
-        let work = works.and_then(|works| works.get(&chain)).copied().unwrap_or_default();
-        Some(ChainLine {
-            health,
-            chain_id: spec.chain_id,
-            head_number: view.as_ref().map(|view| view.head_number),
-            head_at: view.as_ref().map(|view| view.head_time.into()),
-            read_number: view.as_ref().map(|view| view.read_number),
-            lag_blocks: view.as_ref().map(|view| view.head_number.saturating_sub(view.read_number)),
-            safe_number: view.as_ref().and_then(|view| view.safe),
-            finalized_number: view.as_ref().and_then(|view| view.finalized),
-            base_fee_wei: view.as_ref().map(|view| view.base_fee_wei.to_string()),
-            paused: system.chains().is_paused(chain),
-            settler: settler(system, chain, work),
-        })
-    };
-    health(system).into_iter().filter_map(line).collect()
-}
-
-fn settler(system: &System, chain: Chain, work: Work) -> SettlerLine {
-    let handle = system.chains().settler(chain);
-    let paused = |role| handle.is_some_and(|handle| handle.is_paused(role));
-    SettlerLine {
-        trouble: handle.and_then(SettlerHandle::trouble),
-        settling_paused: paused(Role::Settle),
-        sending_paused: paused(Role::Send),
-        work,
-        transactions_signed: handle.map_or(0, SettlerHandle::submitted_total),
-        gas_balance_wei: handle.and_then(SettlerHandle::gas_balance_wei).map(|wei| wei.to_string()),
-    }
-}
-
-/// Counts the pending operations of each settler.
-pub async fn works(system: &System) -> Result<Works, DbErr> {
-    let mut works = Works::new();
-    for spec in system.chains().running() {
-        let chain = spec.chain;
-        let work = Work {
-            queued: Some(operations(system, chain, "queued").await?),
-            submitted: Some(operations(system, chain, "submitted").await?),
-            mined: Some(operations(system, chain, "mined").await?),
-        };
-        works.insert(chain, work);
-    }
-    Ok(works)
-}
-
-async fn operations(system: &System, chain: Chain, status: &str) -> Result<Count, DbErr> {
-    let from = "FROM operations WHERE chain = $1 AND status = $2";
-    Count::rows(system.database(), from, [chain.as_str().into(), status.into()]).await
-}
 
 /// `/ops/view/chains/{chain}`: one chain.
 pub(crate) async fn show(
     operator: Operator,
     Path(name): Path<String>,
-    asked: PageRequest,
+    request: PageRequest,
 ) -> Result<Response, Failure> {
     let system = &operator.system;
-    let works = if_by(soon(), "settler work", works(system)).await;
-    let chains = chains(system, works.as_ref());
+    let works = if_by(soon(), "settler work", chains::works(system)).await;
+    let chains = chains::chains(system, works.as_ref());
     let line = chains.iter().find(|line| line.health.chain.as_str() == name);
     let line = line.ok_or_else(|| Failure::not_found("chain", name.clone()))?;
     let root = system.tree().root;
@@ -203,7 +35,7 @@ pub(crate) async fn show(
         now: system.clock().now(),
         real_now: system.clock().real_now(),
     };
-    Ok(asked.answer(&Page::live(format!("Chain {name}"), NavSection::Overview, site.body())))
+    Ok(request.answer(&Page::live(format!("Chain {name}"), NavSection::Overview, site.body())))
 }
 
 struct ChainPage<'a> {
@@ -250,14 +82,14 @@ fn row(line: &ChainLine) -> Markup {
             td.n { @if let Some(lag) = line.lag_blocks { (count(lag)) } @else { "–" } }
             td.n { (in_work(line)) }
         }
-        @for (index, trouble) in troubles(line).enumerate() {
-            tr.more.bad id={ "trouble-" (chain) "-" (index) } { td colspan="6" { small { (trouble) } } }
+        @for (index, problem) in problems(line).enumerate() {
+            tr.more.bad id={ "trouble-" (chain) "-" (index) } { td colspan="6" { small { (problem) } } }
         }
     }
 }
 
 /// Problems that delay the chain's work.
-fn troubles(line: &ChainLine) -> impl Iterator<Item = String> {
+fn problems(line: &ChainLine) -> impl Iterator<Item = String> {
     let reading = line.health.trouble.clone();
     let settling = line.settler.trouble.as_ref().map(|trouble| format!("settling: {trouble}"));
     reading.into_iter().chain(settling)
@@ -267,7 +99,7 @@ fn state(line: &ChainLine) -> Markup {
     html! {
         @match line.health.state {
             ChainState::Ok => (badge("ok", Tone::Good)),
-            ChainState::Troubled => (badge("degraded", Tone::Warn)),
+            ChainState::Degraded => (badge("degraded", Tone::Warn)),
             ChainState::Stale => (badge("stale", Tone::Bad)),
             ChainState::NeverRead => (badge("never read", Tone::Bad)),
         }
@@ -312,10 +144,10 @@ impl ChainPage<'_> {
         html! {
             p.crumbs { a href="/ops" { "Overview" } span { "chain" } }
             div.title { h1 { "Chain " (chain) } (state(line)) }
-            @for trouble in troubles(line) { p.notice.bad role="alert" { (trouble) } }
+            @for problem in problems(line) { p.notice.bad role="alert" { (problem) } }
             div.grid.half {
-                div.col { (self.reading()) (self.books(self.watcher)) }
-                div.col { (self.settling()) (self.books(self.settler)) }
+                div.col { (self.reading()) @if let Some(node) = self.watcher { (actor::figures(node, self.real_now)) } }
+                div.col { (self.settling()) @if let Some(node) = self.settler { (actor::figures(node, self.real_now)) } }
             }
         }
     }
@@ -361,20 +193,15 @@ impl ChainPage<'_> {
             }
         }
     }
-
-    /// Figures of the actor.
-    fn books(&self, node: Option<&NodeView>) -> Markup {
-        html! { @if let Some(node) = node { (actor::figures(node, self.real_now)) } }
-    }
 }
 
 fn running(node: Option<&NodeView>) -> Markup {
-    html! { @if let Some(node) = node { (tree::state(node.state)) } }
+    html! { @if let Some(node) = node { (actor::state(node.state)) } }
 }
 
 /// Link to the actor's page.
 fn its_actor(node: Option<&NodeView>) -> Markup {
-    html! { @if let Some(node) = node { a.more href=(permanent::page(node.kind, &node.name)) { "actor" } } }
+    html! { @if let Some(node) = node { a.more href=(actor_path(node.kind, &node.name)) { "actor" } } }
 }
 
 /// Wei in a larger unit of that many wei.
@@ -396,6 +223,8 @@ fn three_digits(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chains::{ChainHealth, SettlerLine, Work};
+    use payferry_domain::Chain;
 
     fn with_queued(queued: Count) -> ChainLine {
         with(Work { queued: Some(queued), submitted: Some(queued), mined: Some(Count::default()) })

@@ -1,129 +1,34 @@
-//! `/ops/overview` and `/ops`: overview of the service, most urgent first.
+//! `/ops`: page of the overview.
 
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::System;
-use payferry_actors::observe::{QuarantinedSubject, Tallied, TreeView};
+use payferry_actors::observe::Tallied;
 use payferry_actors::pauses::Held;
 use payferry_domain::payment::Status;
 use payferry_domain::{Chain, Timestamp};
-use payferry_httpkit::{Answer, ApiError};
-use payferry_journal::JournalStats;
-use payferry_runtime::observe::{ActorKind, Incident, KindView};
-use serde::Serialize;
+use payferry_runtime::observe::{ActorKind, KindView};
 
-use crate::actors::{panel as actor, tree};
-use crate::attention::page as stuck;
-use crate::chains::{self, ChainLine};
-use crate::health::{self, Readiness};
-use crate::page::words::{Tone, ago, badge, count, counted, float, grouped, millis, panel, status};
+use crate::Operator;
+use crate::actors::{journal, panel as actor, tree};
+use crate::attention::page as attention;
+use crate::chains::page as chains;
+use crate::health::Readiness;
+use crate::overview::{self, Overview, UnsafeSetting};
+use crate::page::words::{Tone, ago, badge, count, counted, grouped, millis, panel, status};
 use crate::page::{NavSection, Page, PageRequest, path};
+use crate::pauses::page as pauses;
 use crate::query::{if_by, soon};
-use crate::webhooks::{self, Webhooks, page as webhook_pages};
-use crate::{Operator, pauses};
+use crate::webhooks::page as webhook_pages;
 
-/// Maximum number of log entries, the newest.
-pub const INCIDENTS_MAX: usize = 25;
-/// Maximum number of quarantined actors, the oldest.
-pub const QUARANTINED_MAX: usize = 10;
-
-/// An unsafe setting that the configuration uses and allows.
-#[derive(Debug, Clone, Serialize)]
-pub struct UnsafeSetting {
-    /// Name in `[unsafe] allow`.
-    pub setting: &'static str,
-    /// The key, and what is unsafe about its value.
-    pub detail: String,
-}
-
-/// Data of the overview.
-#[derive(Debug, Clone, Serialize)]
-pub struct Overview {
-    /// Readiness for payments, with the reasons why not.
-    pub readiness: Readiness,
-    /// Permanent actors. Payments are counted in their shards, payouts and withdrawals at their supervisor.
-    pub tree: TreeView,
-    /// Figures of every kind of actor.
-    pub kinds: Vec<KindView>,
-    pub payments_quarantined: usize,
-    pub sendings_quarantined: usize,
-    /// First [`QUARANTINED_MAX`] of the quarantined actors.
-    pub quarantined: Vec<QuarantinedSubject>,
-    /// Supervision log, newest first, at most [`INCIDENTS_MAX`] entries.
-    pub incidents: Vec<Incident>,
-    /// Number of stored log entries.
-    pub incidents_kept: usize,
-    /// Payments by status and chain. `None` until the count after the start is complete.
-    pub payments: Option<Vec<Tallied>>,
-    pub chains: Vec<ChainLine>,
-    /// Undelivered events. `None` if the database does not answer in time.
-    pub webhooks: Option<Webhooks>,
-    pub journal: JournalLine,
-    pub unsafe_settings: Vec<UnsafeSetting>,
-}
-
-#[derive(Debug, Clone, Serialize)]
-pub struct JournalLine {
-    /// True if the last known writes to the database succeeded.
-    pub writing: bool,
-    /// Statistics since the service started.
-    #[serde(flatten)]
-    pub stats: JournalStats,
-}
-
-/// Returns the data of the overview page.
-pub(super) async fn data(operator: Operator) -> Result<Answer, ApiError> {
-    Answer::ok(&overview(&operator).await)
-}
-
-/// Reads the overview. Data that only the database has is missing while the database is down.
-pub async fn overview(operator: &Operator) -> Overview {
-    let system = &operator.system;
-    let readiness = health::readiness(system).await;
-    let (mut works, mut undelivered) = (None, None);
-    if readiness.database.reads {
-        let deadline = soon();
-        (works, undelivered) = tokio::join!(
-            if_by(deadline, "settler work", chains::works(system)),
-            if_by(deadline, "undelivered events", webhooks::webhooks(system)),
-        );
-    }
-    let view = system.observe();
-    Overview {
-        readiness,
-        tree: system.tree(),
-        kinds: system.kinds(),
-        payments_quarantined: view.payments_quarantined,
-        sendings_quarantined: view.sendings_quarantined,
-        quarantined: system.given_up(None, QUARANTINED_MAX),
-        incidents: system.latest_incidents(INCIDENTS_MAX),
-        incidents_kept: system.incidents_len(),
-        payments: payments(system),
-        chains: chains::chains(system, works.as_ref()),
-        webhooks: undelivered,
-        journal: journal(system),
-        unsafe_settings: operator.config.unsafe_settings.clone(),
-    }
-}
-
-/// Payments by status and chain. Before the count is complete, the tally only covers changes since the start.
-pub fn payments(system: &System) -> Option<Vec<Tallied>> {
-    system.tally_is_counted().then(|| system.tally())
-}
-
-pub fn journal(system: &System) -> JournalLine {
-    JournalLine { writing: system.is_writing(), stats: system.journal().stats() }
-}
-
-pub(crate) async fn show(operator: Operator, asked: PageRequest) -> Response {
-    let mut overview = overview(&operator).await;
+pub(crate) async fn show(operator: Operator, request: PageRequest) -> Response {
+    let mut overview = overview::overview(&operator).await;
     if let Some(webhooks) = &mut overview.webhooks {
         webhooks.endpoints.truncate(webhook_pages::OVERVIEW_MAX);
         if_by(soon(), "PSP names", webhook_pages::name(&operator.system, &mut webhooks.endpoints)).await;
     }
     let now = operator.system.clock().real_now();
     let held = operator.system.pauses().held();
-    asked.answer(&Page::live("Overview", NavSection::Overview, body(&overview, &held, now)))
+    request.answer(&Page::live("Overview", NavSection::Overview, body(&overview, &held, now)))
 }
 
 fn body(view: &Overview, held: &Held, now: Timestamp) -> Markup {
@@ -134,7 +39,7 @@ fn body(view: &Overview, held: &Held, now: Timestamp) -> Markup {
             (alarm(&view.readiness))
             (pauses::notice(held))
             (unsafe_notice(&view.unsafe_settings))
-            (stuck::quarantined(view, now))
+            (attention::quarantined(given_up, &view.quarantined, now))
             (figures(view, now))
             div.grid.two {
                 div.col {
@@ -145,7 +50,7 @@ fn body(view: &Overview, held: &Held, now: Timestamp) -> Markup {
                     (chains::panel(&view.chains))
                     (payments_panel(view.payments.as_deref()))
                     (webhook_pages::panel(view.webhooks.as_ref(), now))
-                    (journal_panel(&view.journal.stats))
+                    (journal::panel(&view.journal.stats))
                 }
             }
         }
@@ -169,7 +74,7 @@ fn ready(readiness: &Readiness) -> Markup {
 
 /// Reasons why the service cannot take payments.
 fn alarm(readiness: &Readiness) -> Markup {
-    let told = [
+    let problems = [
         (!readiness.database.reads, "The database does not answer."),
         (!readiness.database.writes, "The database does not accept writes."),
         (!readiness.payments.ok, "Live payments are still being loaded."),
@@ -179,7 +84,7 @@ fn alarm(readiness: &Readiness) -> Markup {
         @if !readiness.ready {
             div.notice.bad role="alert" {
                 strong { "The service cannot take payments. " }
-                @for (_, words) in told.iter().filter(|(is_so, _)| *is_so) { (words) " " }
+                @for (_, words) in problems.iter().filter(|(is_so, _)| *is_so) { (words) " " }
             }
         }
     }
@@ -206,7 +111,7 @@ fn figures(view: &Overview, now: Timestamp) -> Markup {
             div { dt { "Mailboxes" } dd { (count(waiting)) small { "messages queued" } } }
             div {
                 dt { "Journal" }
-                dd { (millis(commit_ms(stats))) small { "per commit, " (units_mean(stats)) " writes" } }
+                dd { (millis(journal::commit_ms(stats))) small { "per commit, " (journal::writes_mean(stats)) " writes" } }
             }
             div {
                 dt { "Webhooks" }
@@ -293,52 +198,5 @@ fn payments_table(tally: &[Tallied]) -> Markup {
                 }
             }
         }
-    }
-}
-
-pub(crate) fn journal_panel(stats: &JournalStats) -> Markup {
-    let body = html! {
-        dl.facts {
-            dt { "Queued" }
-            dd { (count(stats.transitions_queued)) " transitions, " (count(stats.initiations_queued)) " initiations" }
-            dt { "Committed" }
-            dd { (count(stats.units)) " writes in " (count(stats.groups)) " groups" }
-            dt { "Group size" }
-            dd { (units_mean(stats)) " writes on average, " (count(stats.group_units_max)) " max" }
-            dt { "Commit time" }
-            dd { (millis(commit_ms(stats))) " on average, " (millis(us(stats.commit_time_us_max))) " max" }
-            dt { "Problems" }
-            dd {
-                (count(stats.conflicts)) " conflicts, " (count(stats.retries)) " retries, "
-                span.bad-ink[stats.failed > 0] { (count(stats.failed)) " failed or unknown" }
-            }
-        }
-    };
-    panel("journal", "Journal", "group commits of payment writes", &body)
-}
-
-/// Mean time of a commit, milliseconds.
-fn commit_ms(stats: &JournalStats) -> f64 {
-    if stats.groups == 0 { 0.0 } else { us(stats.commit_time_us) / float(stats.groups) }
-}
-
-/// Mean number of writes in a group.
-fn units_mean(stats: &JournalStats) -> String {
-    if stats.groups == 0 { "0".to_owned() } else { format!("{:.1}", float(stats.units) / float(stats.groups)) }
-}
-
-fn us(us: u64) -> f64 {
-    float(us) / 1_000.0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_a_refused_write_once_as_failed() {
-        let stats = JournalStats { refused: 2, failed: 5, ..JournalStats::default() };
-        let shown = journal_panel(&stats).into_string();
-        assert!(shown.contains("bad-ink\">5 failed or unknown"), "{shown}");
     }
 }

@@ -219,17 +219,17 @@ fn ended(payment: &Payment, event: &Event) -> Option<OperationChange> {
 /// Transfer rows that the events, or the command itself, applied: each once, at its latest revision.
 fn applied(events: &[Event], command: &Command) -> Vec<AppliedTransfer> {
     let mut revisions: BTreeMap<TransferKey, u32> = BTreeMap::new();
-    let mut take_in = |key: TransferKey, revision: u32| {
+    let mut apply = |key: TransferKey, revision: u32| {
         let latest = revisions.entry(key).or_default();
         *latest = (*latest).max(revision);
     };
     for event in events {
         if let Event::TransferRecorded { transfer, .. } = event {
-            take_in(transfer.key, transfer.revision);
+            apply(transfer.key, transfer.revision);
         }
     }
     if let Command::ObserveTransfer(observed) = command {
-        take_in(observed.key, observed.revision);
+        apply(observed.key, observed.revision);
     }
     let row = |(key, revision): (TransferKey, u32)| AppliedTransfer {
         chain: key.chain.as_str().to_owned(),
