@@ -161,7 +161,8 @@ impl App {
         };
         let router = router_with(AppState::new(system.clone(), http), parts.routes);
         let api = Serving::start(api, router, serve_config.clone(), closing);
-        let sweep = documents::sweep_on(parts.documents.clone(), system.database().clone());
+        let replaced_days = config.retention.replaced_documents_days;
+        let sweep = documents::sweep_on(parts.documents.clone(), system.database().clone(), replaced_days);
         let (kept, database) = (Retention { events_days: config.retention.events_days }, system.database().clone());
         let prune = retention::prune_on(database, system.clock().clone(), kept, retention::Pace::default());
         let chain = audit::chain::chain_on(system.database().clone());

@@ -333,6 +333,8 @@ pub struct DocumentsSection {
     pub access_key_id_file: Option<PathBuf>,
     /// A file with the secret access key.
     pub secret_access_key_file: Option<PathBuf>,
+    /// MiB that the documents of one PSP may have, replaced ones included.
+    pub psp_mib_max: NonZeroU64,
 }
 
 /// Retention periods.
@@ -341,6 +343,9 @@ pub struct RetentionSection {
     /// Days to keep events with their deliveries; `None`: forever.
     #[serde(deserialize_with = "values::kept_days")]
     pub events_days: Option<i64>,
+    /// Days to keep documents after they were replaced; `None`: forever.
+    #[serde(deserialize_with = "values::days")]
+    pub replaced_documents_days: Option<i64>,
 }
 
 /// Ceilings of outbound transfers, for PSPs without their own ceilings.

@@ -49,6 +49,10 @@ fn errors_name_location_key_and_expected_values() {
         refused("[retention]\nevents_days = 29", &[]),
         "payferry.toml:2: `retention.events_days` is 29, expected at least 30 days, or 0 forever"
     );
+    assert_eq!(
+        refused("[retention]\nreplaced_documents_days = -1", &[]),
+        "payferry.toml:2: `retention.replaced_documents_days` is -1, expected a number of days, or 0 forever"
+    );
     assert!(refused("[server\n", &[]).starts_with("payferry.toml:1: not valid TOML: "));
     assert!(refused("", &[("PAYFERRY_NOWHERE__X", "7")]).contains("there is no key `nowhere.x`"));
     let secret = refused("[database]\nurl = \"mysql://user:hunter2@host/x\"", &[]);

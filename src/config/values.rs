@@ -36,6 +36,7 @@ pub(super) fn expected(key: &str) -> &'static str {
         "log.format" => "\"text\" or \"json\"",
         "webhooks.retry_delays_ms" => "a list of three whole numbers above zero",
         "limits.send_max" | "limits.send_daily_max" => "an amount of tokens as text, such as \"5000\"",
+        "retention.replaced_documents_days" => "a number of days, or 0 forever",
         "retention.events_days" => "at least 30 days, or 0 forever",
         "auditors.vaults_interval_ms" => "a whole number, or 0 for never",
         "unsafe.allow" => {
@@ -91,6 +92,14 @@ pub(super) fn kept_days<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Op
         0 => Ok(None),
         days if days >= KEPT_DAYS_MIN => Ok(Some(days)),
         _ => Err(D::Error::custom("too short")),
+    }
+}
+
+pub(super) fn days<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+    match i64::deserialize(deserializer)? {
+        0 => Ok(None),
+        days if days > 0 => Ok(Some(days)),
+        _ => Err(D::Error::custom("negative")),
     }
 }
 

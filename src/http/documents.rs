@@ -10,7 +10,9 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::response::Response;
-use payferry_accounts::documents::{DOCUMENT_BYTES_MAX, DocumentLocation, DocumentStore, MediaType};
+use payferry_accounts::documents::{
+    DOCUMENT_BYTES_MAX, DocumentLocation, DocumentStore, DocumentTurn, MediaType, QuotaError,
+};
 use payferry_domain::customer::{Command, CustomerKind, DocumentKind, Rejection};
 use payferry_domain::{CustomerId, DocumentId, KeyId, PspId, Timestamp};
 use payferry_entities::customers::Model;
@@ -25,7 +27,6 @@ use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use tokio::sync::OwnedSemaphorePermit;
 use utoipa::ToSchema;
 
 use super::customers::{self, CustomerRecord};
@@ -78,7 +79,7 @@ struct Upload {
     responses(
         (status = 200, description = "Stored.", body = UploadAnswer),
         (status = 404, description = "There is no such customer.", body = Problem),
-        (status = 409, description = "`customer_inactive`.", body = Problem),
+        (status = 409, description = "`customer_inactive`, `document_quota_exceeded`.", body = Problem),
         (status = 413, description = "`document_too_large`: every such field is named.", body = Problem),
         (status = 415, description = "The body is not multipart/form-data.", body = Problem),
         (status = 422, description = "Every invalid field is named, and nothing was stored.", body = Problem),
@@ -90,6 +91,11 @@ pub async fn upload(State(app): State<AppState>, form: Form) -> Result<Response,
     check(&customers::own(&app, psp_id, &customer_id.to_string()).await?, &uploads)?;
 
     let (store, now) = (&app.config.documents, app.clock().now());
+    let bytes = uploads.iter().map(|upload| upload.content.len() as u64).sum();
+    store.check_quota(app.database(), psp_id, bytes).await.map_err(|error| match error {
+        QuotaError::Exceeded { .. } => ApiError::Conflict("document_quota_exceeded", error.to_string(), Vec::new()),
+        QuotaError::Database(error) => error.into(),
+    })?;
     let stored = store_all(store, customer_id, uploads, now).await?;
     // From here on stored objects are not removed on error, since the commit's outcome may be unknown. The sweep
     // compares them with the rows.
@@ -276,8 +282,8 @@ pub struct Form {
     pub idempotency: Idempotency,
     /// The parts in the order of the body.
     pub parts: Vec<FormPart>,
-    /// Permit for holding the parts in memory.
-    _turn: OwnedSemaphorePermit,
+    /// Permit to process them.
+    _turn: DocumentTurn,
 }
 
 /// A part of a form. The file name and the declared media type are ignored.
@@ -297,12 +303,13 @@ impl FromRequest<AppState> for Form {
         if !is_multipart(&parts) {
             return Err(ApiError::NotMultipart.into());
         }
-        let turn = app.config.documents.turn().await.map_err(unavailable)?;
         let mut request = Request::from_parts(parts.clone(), body);
         DefaultBodyLimit::max(FORM_BYTES_MAX).apply(&mut request);
         let form = Multipart::from_request(request, app).await;
         let form = form.map_err(|_| ApiError::MalformedMultipart("the header Content-Type names no boundary"))?;
         let form = read_parts(form).await?;
+        // The body has arrived, so a slow sender takes no turn from others.
+        let turn = app.config.documents.turn(Some(caller.psp_id)).await.map_err(unavailable)?;
         match Idempotency::begin(app, caller.psp_id, &parts, &fingerprint(&form)).await? {
             Err(first_answer) => Err(RequestRefusal(first_answer)),
             Ok(idempotency) => {

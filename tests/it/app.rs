@@ -12,7 +12,7 @@ use payferry::config::Environment;
 use payferry::http::{AppState, HttpConfig};
 use payferry::sandbox::{Folder, Payer, SandboxEnv, documents_folder};
 use payferry::terms::ConsentTerms;
-use payferry_accounts::documents::DocumentStore;
+use payferry_accounts::documents::{DocumentStore, PSP_BYTES_MAX};
 use payferry_accounts::keys::{ApiKey, KeyMode};
 use payferry_accounts::tenants::psp_row;
 use payferry_actors::auditors::AuditorsConfig;
@@ -83,6 +83,8 @@ pub struct TestConfig {
     pub vaults_interval: Option<Duration>,
     /// `true` if the reconciliation includes the treasury.
     pub treasury_kept: bool,
+    /// Bytes of the documents of one PSP; by default those of the configuration.
+    pub documents_of_psp_max: Option<u64>,
     /// Additional routes.
     pub routes: Router<AppState>,
     /// Existing database, instead of a new one.
@@ -145,6 +147,7 @@ impl TestApp {
         .unwrap();
         let public_url = "https://pay.example/".parse().unwrap();
         let documents = DocumentStore::in_folder(&documents_folder(temp.path()), Sealer::new(&MASTER_KEY)).unwrap();
+        let documents = documents.with_psp_bytes_max(config.documents_of_psp_max.unwrap_or(PSP_BYTES_MAX));
         let terms = ConsentTerms::default();
         let http = HttpConfig { public_url, environment, limits, documents, terms, closing: CancellationToken::new() };
         let state = AppState::new(system, http);

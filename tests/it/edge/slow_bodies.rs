@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
+use payferry_accounts::documents::AT_ONCE_MAX;
+use payferry_domain::CustomerId;
 use payferry_harness::short_or_long;
+use reqwest::Client;
 use tokio::io::AsyncReadExt;
 
 use super::{ATTACKER, CLIENT, Measured, Production, opened};
@@ -23,9 +26,13 @@ const P99_NOISE: Duration = Duration::from_millis(100);
 
 /// Head of a request that announces a body.
 fn head(path: &str, content_type: &str, bearer: Option<&str>) -> String {
+    head_of("POST", path, content_type, bearer)
+}
+
+fn head_of(method: &str, path: &str, content_type: &str, bearer: Option<&str>) -> String {
     let authorization = bearer.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
     format!(
-        "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {content_type}\r\nContent-Length: 500\r\n{authorization}\r\n"
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {content_type}\r\nContent-Length: 500\r\n{authorization}\r\n"
     )
 }
 
@@ -115,5 +122,27 @@ async fn missing_body_gets_408_after_five_seconds() {
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
     assert!(began.elapsed() < Duration::from_secs(4));
+    service.served.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_uploads_take_no_turn_from_others() {
+    let service = Production::start().await;
+    let path = "/api/v1/customers/uploads";
+    let slow = head_of("PATCH", path, "multipart/form-data; boundary=b", Some(&service.key));
+    let held = join_all((0..2 * AT_ONCE_MAX).map(|_| opened(ATTACKER, service.api(), slow.as_bytes()))).await;
+
+    let form = format!(
+        "--b\r\nContent-Disposition: form-data; name=\"customer_id\"\r\n\r\n{}\r\n\
+        --b\r\nContent-Disposition: form-data; name=\"verification_document\"\r\n\r\n%PDF-1.7\r\n--b--\r\n",
+        CustomerId::generate()
+    );
+    let client = Client::builder().local_address(Some(CLIENT.into())).build().unwrap();
+    let request = client.patch(format!("{}{path}", service.served.api_url())).bearer_auth(&service.key).body(form);
+    let began = Instant::now();
+    let response = request.header("content-type", "multipart/form-data; boundary=b").send().await.unwrap();
+    assert_eq!(response.status(), 404, "there is no such customer");
+    assert!(began.elapsed() < Duration::from_secs(4), "it did not wait for the slow uploads");
+    drop(held);
     service.served.stop();
 }

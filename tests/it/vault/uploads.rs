@@ -1,6 +1,7 @@
 //! Documents: uploads, refusals, and access to stored documents.
 
-use payferry_accounts::documents::DOCUMENT_BYTES_MAX;
+use futures::FutureExt;
+use payferry_accounts::documents::{AT_ONCE_MAX, DOCUMENT_BYTES_MAX, delete_replaced};
 use payferry_entities::{audit_log, customer_documents};
 use reqwest::StatusCode;
 
@@ -248,4 +249,44 @@ async fn only_owner_and_operator_read_documents_and_reads_are_audited() {
     let read: Vec<_> = entries.iter().filter(|entry| entry.action == "customer.document_read").collect();
     assert_eq!(read.iter().map(|entry| entry.actor_kind.as_str()).collect::<Vec<_>>(), ["api_key", "operator"]);
     assert!(read.iter().all(|entry| entry.subject == id && entry.detail.contains(residence)));
+}
+
+#[tokio::test]
+async fn quota_of_a_psp_counts_replaced_documents() {
+    let documents_of_psp_max = Some(2 * PDF.len() as u64);
+    let app = TestApp::start_with(TestConfig { documents_of_psp_max, ..TestConfig::default() }).await;
+    let id = customer(&app, "individual").await;
+    let document = form(&[("customer_id", None, id.as_bytes()), ("verification_document", None, PDF)]);
+    for _ in 0..2 {
+        assert_eq!(upload(&app, document.clone()).send().await.status, 200);
+    }
+    upload(&app, document.clone()).send().await.assert_problem(409, "document_quota_exceeded");
+    assert_eq!(stored(&app).await.0, 2, "nothing was stored");
+
+    // When replaced documents are deleted, there is room again.
+    let (store, database) = (&app.state.config.documents, app.state.system.database());
+    let now: Timestamp = app.state.system.clock().real_now();
+    assert_eq!(delete_replaced(store, database, now.plus_secs(-3_600)).await.unwrap(), 0, "it was replaced just now");
+    assert_eq!(delete_replaced(store, database, now.plus_secs(1)).await.unwrap(), 1);
+    let (files, rows) = stored(&app).await;
+    assert_eq!((files, rows.len(), rows[0].replaced_at), (1, 1, None));
+    assert_eq!(read(&app, &id, "verification_document").await.bytes, PDF);
+    assert_eq!(upload(&app, document).send().await.status, 200);
+}
+
+#[tokio::test]
+async fn requests_of_one_psp_leave_documents_to_others_and_the_operator() {
+    let app = TestApp::start().await;
+    let (store, psp) = (&app.state.config.documents, app.psp_id);
+    let own = [store.turn(Some(psp)).await, store.turn(Some(psp)).await];
+    assert!(own.iter().all(Result::is_ok));
+    assert!(store.turn(Some(psp)).now_or_never().is_none(), "it waits");
+    let mut others = Vec::new();
+    while let Some(turn) = store.turn(Some(PspId::generate())).now_or_never() {
+        others.push(turn.unwrap());
+    }
+    assert_eq!(others.len(), AT_ONCE_MAX - own.len());
+    assert!(store.turn(None).now_or_never().is_some_and(|turn| turn.is_ok()), "the operator has its own");
+    drop(own);
+    assert!(store.turn(Some(psp)).now_or_never().is_some());
 }

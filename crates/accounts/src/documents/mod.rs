@@ -8,7 +8,10 @@
 
 mod store;
 
-pub use store::{AT_ONCE_MAX, Bucket, DocumentError, DocumentLocation, DocumentStore, ORPHAN_AGE, sweep, sweep_on};
+pub use store::{
+    AT_ONCE_MAX, AT_ONCE_PER_PSP, Bucket, DocumentError, DocumentLocation, DocumentStore, DocumentTurn, ORPHAN_AGE,
+    PSP_BYTES_MAX, QuotaError, delete_replaced, sweep, sweep_on,
+};
 
 /// Maximum size of a document in bytes.
 pub const DOCUMENT_BYTES_MAX: usize = 5 * 1024 * 1024;

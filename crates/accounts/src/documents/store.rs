@@ -1,5 +1,5 @@
 //! Storage and encryption of documents, and removal of objects without a row, which an upload left behind when it was
-//! interrupted between the object and its row.
+//! interrupted between the object and its row. Here are also the limits of a PSP: concurrent requests and stored bytes.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,20 +10,28 @@ use std::time::Duration;
 
 use anyhow::Context;
 use chrono::Utc;
+use dashmap::DashMap;
 use futures::TryStreamExt;
 use futures::stream::BoxStream;
 use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ClientOptions, ObjectMeta, ObjectStore, ObjectStoreExt, RetryConfig};
-use payferry_domain::{CustomerId, DocumentId};
-use payferry_entities::{Database, customer_documents};
+use payferry_domain::{CustomerId, DocumentId, PspId, Timestamp};
+use payferry_entities::{Database, customer_documents, customers};
 use payferry_runtime::seal::{SealOpenError, Sealer};
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use sea_orm::sea_query::ExprTrait;
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect, QueryTrait};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-/// Concurrent requests that hold documents in memory, each at most one of every kind.
+/// Concurrent requests of PSPs that process documents, each at most one of every kind.
 pub const AT_ONCE_MAX: usize = 8;
+/// Concurrent requests of one PSP that process documents.
+pub const AT_ONCE_PER_PSP: usize = 2;
+/// Concurrent requests of the operator that process documents.
+const AT_ONCE_OPERATOR: usize = 2;
+/// Default of the bytes that the documents of one PSP may have, replaced ones included.
+pub const PSP_BYTES_MAX: u64 = 10 * 1024 * 1024 * 1024;
 /// Maximum wait of a request for its permit.
 const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit of one request to a bucket.
@@ -34,7 +42,8 @@ const BUCKET_RETRIES_MAX: usize = 2;
 pub const ORPHAN_AGE: Duration = Duration::from_hours(24);
 /// Interval of sweeps.
 const SWEEP_EVERY: Duration = Duration::from_hours(1);
-/// Objects checked with one query.
+const DAY_MS: i64 = 24 * 3_600_000;
+/// Documents read with one query.
 const STEP: usize = 200;
 /// First segment of every object's path.
 const ROOT: &str = "customers";
@@ -46,7 +55,21 @@ const TABLE: &str = "customer_documents";
 pub struct DocumentStore {
     objects: Arc<dyn ObjectStore>,
     sealer: Sealer,
-    turns: Arc<Semaphore>,
+    turns: Arc<Turns>,
+    psp_bytes_max: u64,
+}
+
+/// Permits of requests that process documents.
+struct Turns {
+    all_psps: Arc<Semaphore>,
+    of_psp: DashMap<PspId, Arc<Semaphore>>,
+    operator: Arc<Semaphore>,
+}
+
+/// Permit to process documents in one request.
+#[derive(Debug)]
+pub struct DocumentTurn {
+    _permits: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
 }
 
 /// An S3-compatible bucket. No `Debug`: it holds a secret.
@@ -92,6 +115,24 @@ pub enum DocumentError {
     Busy,
 }
 
+/// Error of a check of a PSP's quota.
+#[derive(Debug, thiserror::Error)]
+pub enum QuotaError {
+    /// The PSP would store too many bytes.
+    #[error("your documents have {stored} bytes, these would add {more}, and at most {max} are allowed")]
+    Exceeded {
+        /// Bytes of the stored documents, replaced ones included.
+        stored: u64,
+        /// Bytes to add.
+        more: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// The database does not answer.
+    #[error(transparent)]
+    Database(#[from] DbErr),
+}
+
 impl DocumentStore {
     /// Opens a folder, which is created if necessary and readable by its owner only.
     pub fn in_folder(folder: &FilePath, sealer: Sealer) -> anyhow::Result<Self> {
@@ -134,13 +175,56 @@ impl DocumentStore {
     }
 
     fn over(objects: Arc<dyn ObjectStore>, sealer: Sealer) -> Self {
-        Self { objects, sealer, turns: Arc::new(Semaphore::new(AT_ONCE_MAX)) }
+        let permits = |count| Arc::new(Semaphore::new(count));
+        let turns =
+            Turns { all_psps: permits(AT_ONCE_MAX), of_psp: DashMap::new(), operator: permits(AT_ONCE_OPERATOR) };
+        Self { objects, sealer, turns: Arc::new(turns), psp_bytes_max: PSP_BYTES_MAX }
     }
 
-    /// Waits for a permit to hold documents in memory. Hold it as long as the content.
-    pub async fn turn(&self) -> Result<OwnedSemaphorePermit, DocumentError> {
-        let turn = tokio::time::timeout(TURN_TIMEOUT, Arc::clone(&self.turns).acquire_owned()).await;
-        turn.ok().and_then(Result::ok).ok_or(DocumentError::Busy)
+    /// The store with another limit on the bytes of one PSP.
+    #[must_use]
+    pub fn with_psp_bytes_max(self, psp_bytes_max: u64) -> Self {
+        Self { psp_bytes_max, ..self }
+    }
+
+    /// Waits for a permit to process documents for this PSP; `None`: for the operator, whose permits no PSP can take.
+    /// Take it once the request has arrived, and hold it until the request ends.
+    pub async fn turn(&self, psp_id: Option<PspId>) -> Result<DocumentTurn, DocumentError> {
+        let Turns { all_psps, of_psp, operator } = &*self.turns;
+        let permits = async {
+            let Some(psp_id) = psp_id else { return Ok((Arc::clone(operator).acquire_owned().await?, None)) };
+            let own = of_psp.entry(psp_id).or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE_PER_PSP))).clone();
+            let own = own.acquire_owned().await?;
+            Ok::<_, AcquireError>((own, Some(Arc::clone(all_psps).acquire_owned().await?)))
+        };
+        let permits = tokio::time::timeout(TURN_TIMEOUT, permits).await.ok().and_then(Result::ok);
+        Ok(DocumentTurn { _permits: permits.ok_or(DocumentError::Busy)? })
+    }
+
+    /// Checks that the PSP may store this many more bytes. Requests that run at the same time do not see each other, so
+    /// that the sum may exceed the limit by what [`AT_ONCE_PER_PSP`] requests store.
+    pub async fn check_quota(&self, database: &Database, psp_id: PspId, more: u64) -> Result<(), QuotaError> {
+        let stored: Option<i64> = customer_documents::Entity::find()
+            .select_only()
+            .expr(customer_documents::Column::Size.sum().cast_as("BIGINT"))
+            .filter(
+                customer_documents::Column::CustomerId.in_subquery(
+                    customers::Entity::find()
+                        .select_only()
+                        .column(customers::Column::Id)
+                        .filter(customers::Column::PspId.eq(psp_id.to_string()))
+                        .into_query(),
+                ),
+            )
+            .into_tuple::<Option<i64>>()
+            .one(database.reader())
+            .await?
+            .flatten();
+        let stored = stored.unwrap_or_default().unsigned_abs();
+        if stored.saturating_add(more) > self.psp_bytes_max {
+            return Err(QuotaError::Exceeded { stored, more, max: self.psp_bytes_max });
+        }
+        Ok(())
     }
 
     /// Stores a document. It is durable in the folder or the bucket when this returns.
@@ -225,16 +309,47 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     }
 }
 
-/// Sweeps every hour while this future is polled.
-pub async fn sweep_on(documents: DocumentStore, database: Database) {
+/// Every hour while this future is polled, deletes documents that were replaced more than `replaced_days` days ago
+/// (`None`: none), and objects without a row.
+pub async fn sweep_on(documents: DocumentStore, database: Database, replaced_days: Option<i64>) {
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + SWEEP_EVERY, SWEEP_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
+        if let Some(days) = replaced_days {
+            let before = Utc::now().timestamp_millis() - days.saturating_mul(DAY_MS);
+            match delete_replaced(&documents, &database, Timestamp(before)).await {
+                Ok(0) => {}
+                Ok(deleted) => tracing::info!(deleted, "deleted {deleted} replaced documents"),
+                Err(error) => tracing::warn!(%error, "replaced documents could not be deleted: {error:#}"),
+            }
+        }
         match sweep(&documents, &database, ORPHAN_AGE).await {
             Ok(0) => {}
             Ok(removed) => tracing::info!(removed, "removed {removed} documents without a row"),
             Err(error) => tracing::warn!(%error, "documents without a row could not be removed: {error:#}"),
+        }
+    }
+}
+
+/// Deletes the documents that were replaced before this time, and returns how many. The row goes first: if the object
+/// cannot be deleted, [`sweep`] deletes it later.
+pub async fn delete_replaced(documents: &DocumentStore, database: &Database, before: Timestamp) -> anyhow::Result<u64> {
+    use customer_documents::{Column, Entity};
+    // Limits the number of these statements at the writer; payments go first.
+    let database = database.api_pool();
+    let mut deleted = 0;
+    loop {
+        let old = Entity::find().filter(Column::ReplacedAt.lt(before.as_millis())).limit(STEP as u64);
+        let old = old.all(database.reader()).await?;
+        if old.is_empty() {
+            return Ok(deleted);
+        }
+        let ids = old.iter().map(|row| row.id.clone());
+        Entity::delete_many().filter(Column::Id.is_in(ids)).exec(database.writer()).await?;
+        for place in old.iter().filter_map(|row| DocumentLocation::of_path(&row.path)) {
+            documents.delete(place).await?;
+            deleted += 1;
         }
     }
 }

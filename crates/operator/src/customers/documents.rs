@@ -65,7 +65,7 @@ impl Reading<'_> {
         let place = DocumentLocation::of_path(&document.path)
             .ok_or_else(|| ApiError::internal("a document has another path"))?;
         let media: MediaType = document.media_type.parse().map_err(ApiError::internal)?;
-        let _turn = self.store.turn().await.map_err(unavailable)?;
+        let _turn = self.store.turn(self.owner).await.map_err(unavailable)?;
         let content = self.store.get(place).await.map_err(unavailable)?;
         self.write_down(&customer, &document).await?;
         Ok(answer(kind, media, content))
