@@ -2,7 +2,8 @@
 
 use payferry_domain::payment::{self, ChainChoice, Decision, OverpaymentPolicy, Payment, Purpose, Terms};
 use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, InitiateError, MerchantId, PaymentId, PspId, Token};
-use payferry_journal::payments::initiation_write;
+use payferry_entities::audit_log;
+use payferry_journal::payments::{RequestRows, initiation_write};
 use payferry_journal::psps::PspError;
 use payferry_journal::{JournalError, JournalWrite};
 
@@ -41,6 +42,8 @@ pub struct InitiatePayment {
     pub expires_in_secs: i64,
     /// Creates the idempotency row of the response.
     pub answer: Option<AnswerRow>,
+    /// Audit entry of the request, without its subject, which is the new payment's id.
+    pub audit: Option<audit_log::Model>,
 }
 
 /// Requested chain.
@@ -102,8 +105,12 @@ impl System {
             created_at: now,
         };
         let transition = payment::initiate(terms, now.plus_secs(request.expires_in_secs));
-        let row = request.answer.as_ref().map(|answer| answer(&transition.payment));
-        let write = initiation_write(&transition, row).map_err(|e| InitiateError::Unavailable(e.to_string()))?;
+        let subject = transition.payment.terms.public_id();
+        let rows = RequestRows {
+            idempotency: request.answer.as_ref().map(|answer| answer(&transition.payment)),
+            audit: request.audit.map(|entry| audit_log::Model { subject, ..entry }),
+        };
+        let write = initiation_write(&transition, rows).map_err(|e| InitiateError::Unavailable(e.to_string()))?;
         let write = JournalWrite::Initiation(Box::new(write));
         // The response maker holds its idempotency key until the write is executed: a second request learns that the
         // first is still running.

@@ -35,6 +35,8 @@ pub struct OutboundOrder {
     pub to: Address,
     /// Creates the idempotency row of the response.
     pub answer: Option<OrderAnswer>,
+    /// Audit entry of the request.
+    pub audit: Option<audit_log::Model>,
 }
 
 impl System {
@@ -64,7 +66,8 @@ impl System {
             created_at: services.clock.now(),
         };
         let accepted = outbound::accept(order);
-        let rows = RequestRows { idempotency: request.answer.map(|answer| answer(&accepted.outbound)), audit: None };
+        let idempotency = request.answer.map(|answer| answer(&accepted.outbound));
+        let rows = RequestRows { idempotency, audit: request.audit };
         let real_now = services.clock.real_now();
         let write = store::change(&accepted, rows, real_now, send_daily_max, |event| psp.wants(event))
             .map_err(|error| OrderError::Unavailable(error.to_string()))?;

@@ -59,7 +59,7 @@ async fn main() -> Outcome<()> {
         );
         let rows = Arc::clone(&made);
         measure("initiations", clients, count, &journal, move |n| {
-            Ok(JournalWrite::Initiation(Box::new(store::initiation_write(&rows[n], None)?)))
+            Ok(JournalWrite::Initiation(Box::new(store::initiation_write(&rows[n], store::RequestRows::default())?)))
         })
         .await?;
         // Ending a payment creates two events, each with a delivery.

@@ -8,18 +8,19 @@ use payferry_actors::{OrderError, OutboundOrder};
 use payferry_domain::outbound::{FailureReason, OutboundId, OutboundKind, OutboundStatus, OutboundTransfer};
 use payferry_domain::payment::Decision;
 use payferry_domain::{Address, Amount, Chain, CustomerId, PayoutId, PspId, Token, WithdrawalId};
-use payferry_entities::payment_details;
 use payferry_entities::sendings::{Column, Entity, Model};
+use payferry_entities::{audit_log, payment_details};
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::{
     Answer, ApiError, Fields, Money, PageQuery, Path, Problem, QueryFields, Read, Submission, read,
 };
+use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_journal::outbound::outbound_of;
 use payferry_journal::psps::wallets::withdrawal_wallet;
 use payferry_operator::psps::withdrawal::WithdrawalWalletError;
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tracing::Instrument;
 use utoipa::ToSchema;
 
@@ -109,6 +110,23 @@ fn check_open(app: &AppShared, psp_id: PspId) -> Result<(), ApiError> {
     if app.system.pauses().is_paused(Scope::Psp(psp_id)) { Err(ApiError::psp_paused()) } else { Ok(()) }
 }
 
+/// Audit entry of a request that sends money. The address is not in it: a customer's wallet is personal data.
+pub(super) fn audit_entry(
+    app: &AppShared,
+    request: &Submission<Money>,
+    action: &str,
+    subject: &str,
+    (amount, token): (Amount, Token),
+) -> audit_log::Model {
+    let entry = NewAuditEntry {
+        action: action.to_owned(),
+        psp_id: Some(request.psp_id),
+        subject: subject.to_owned(),
+        detail: json!({ "amount": amount.to_string(), "currency": token.as_str() }),
+    };
+    audit::row(entry, &Actor::ApiKey(request.key_id), app.clock().now())
+}
+
 /// Submits an order. Answers 202 with the record, which the idempotency key also stores.
 async fn order(
     app: &AppState,
@@ -119,7 +137,9 @@ async fn order(
     check_suitable(app, to).await?;
     let answer = request.idempotency.row_of(|outbound| Answer::accepted(&SendingRecord::of(outbound)));
     let psp_id = request.psp_id;
-    let order = OutboundOrder { id, psp_id, customer_id, reference, metadata, amount, token, chain, to, answer };
+    let action = format!("{}.created", id.kind());
+    let audit = Some(audit_entry(app, request, &action, &id.to_string(), (amount, token)));
+    let order = OutboundOrder { id, psp_id, customer_id, reference, metadata, amount, token, chain, to, answer, audit };
     // Runs in a task of its own: a disconnecting caller must not interrupt it between the commit and the actor's start.
     let (system, idempotency) = (app.system.clone(), request.idempotency.clone());
     let ordered = tokio::spawn(

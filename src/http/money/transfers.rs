@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::outbound::{check_suitable, wallet_of};
+use super::outbound::{audit_entry, check_suitable, wallet_of};
 use crate::http::lists::{id, read_page, text};
 use crate::http::payments::initiate::{self, InitiateAnswer};
 use crate::http::payments::{self, PaymentRecord};
@@ -122,6 +122,7 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
         chain,
         expires_in_secs,
         answer: None,
+        audit: Some(audit_entry(&app, &request, "transfer.created", "", (amount, token))),
     };
     initiate::make(&app, &request.idempotency, transfer, |answer| Answer::accepted(&answer)).await
 }

@@ -161,6 +161,7 @@ fn asked(psp_id: PspId, body: &Fields<'_>) -> Option<InitiatePayment> {
         chain: chain?,
         expires_in_secs,
         answer: None,
+        audit: None,
     })
 }
 

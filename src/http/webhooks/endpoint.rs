@@ -5,11 +5,12 @@ use axum::extract::State;
 use axum::response::Response;
 use payferry_domain::Timestamp;
 use payferry_domain::payment::EventPattern;
-use payferry_entities::webhook_endpoints;
+use payferry_entities::{Transaction, webhook_endpoints};
 use payferry_httpkit::{Answer, ApiError, Caller, Fault, Problem, Read, Submission, Webhooks, read};
+use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_webhook::{Secret, TestError, TestOutcome, UrlPolicy, endpoints, url_guard};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use crate::http::lists::DateTime;
@@ -65,11 +66,28 @@ pub async fn set(State(app): State<AppState>, request: Submission<Webhooks>) -> 
     let transaction = app.database().begin().await?;
     let (now, psp_id) = (app.clock().real_now(), request.psp_id);
     let (endpoint, secret) = endpoints::set(&transaction, app.sealer(), psp_id, &url, patterns.as_deref(), now).await?;
+    // A query of the URL may contain a secret.
+    let host = url::Url::parse(&endpoint.url).ok().and_then(|url| Some(url.host_str()?.to_owned()));
+    note(&transaction, &request, "webhook.set", json!({ "host": host, "events": patterns_shown(&endpoint)? }), now)
+        .await?;
     let answer = SetWebhookAnswer::of(endpoint, secret.as_ref())?;
     let answered = request.idempotency.commit(&app, transaction, Answer::ok(&answer)?).await?;
     app.system.psps().forget(psp_id).await;
     app.system.webhooks().refresh(psp_id);
     Ok(answered)
+}
+
+/// Writes an audit entry of a change of the endpoint.
+async fn note(
+    transaction: &Transaction,
+    request: &Submission<Webhooks>,
+    action: &str,
+    detail: Value,
+    now: Timestamp,
+) -> Result<(), ApiError> {
+    let psp_id = request.psp_id;
+    let entry = NewAuditEntry { action: action.to_owned(), psp_id: Some(psp_id), subject: psp_id.to_string(), detail };
+    Ok(audit::append(transaction, &Actor::ApiKey(request.key_id), now, vec![entry]).await?)
 }
 
 fn webhook_url(policy: UrlPolicy, value: &Value) -> Result<String, Fault> {
@@ -144,8 +162,10 @@ record! {
 )]
 pub async fn rotate(State(app): State<AppState>, request: Submission<Webhooks>) -> Result<Response, ApiError> {
     let transaction = app.database().begin().await?;
-    let rotated = endpoints::rotate(&transaction, app.sealer(), request.psp_id, app.clock().real_now()).await?;
+    let now = app.clock().real_now();
+    let rotated = endpoints::rotate(&transaction, app.sealer(), request.psp_id, now).await?;
     let (endpoint, secret) = rotated.ok_or_else(not_set)?;
+    note(&transaction, &request, "webhook.secret_rotated", json!({}), now).await?;
     let answer = RotateAnswer::of(endpoint, &secret);
     let answered = request.idempotency.commit(&app, transaction, Answer::ok(&answer)?).await?;
     app.system.webhooks().refresh(request.psp_id);

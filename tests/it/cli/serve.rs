@@ -115,7 +115,7 @@ async fn production_refuses_unsafe_settings_unless_they_are_allowed_by_name() {
     let mut outside = Outside::with(&[Chain::Base]).await;
     outside.chains[0].deploy_payferry(&outside.accounts).await;
     outside.folder.settings["contracts"]["address"] = outside.chains[0].contract.to_string().into();
-    // The files of the test are readable by everybody, the key is bare, no public URL is set, one endpoint is named.
+    // The files of the test are world-readable, the key is bare, no public URL is set, one endpoint is named.
     outside.folder.settings["server"]["environment"] = "production".into();
     outside.folder.write();
     let names = ["bare_key_file", "readable_secrets", "public_url", "one_endpoint"];

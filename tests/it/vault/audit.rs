@@ -1,10 +1,12 @@
 //! Reads of the audit log: on the operator's listener and by `payferry audit`.
 
 use payferry_domain::customer::Command;
+use payferry_entities::audit_log;
 use payferry_journal::audit::{Actor, NewAuditEntry, append};
 use payferry_journal::customers::Opened;
 
 use super::add_customer;
+use crate::http::customers::paid_out::{payee, payout};
 use crate::prelude::*;
 use crate::process::{payferry, printed};
 
@@ -92,4 +94,37 @@ async fn audit_entries_are_immutable() {
         assert!(refused.to_string().contains("append-only"), "{refused}");
     }
     assert_eq!(actions(&service.get("/ops/audit").await.json), ["customer.created"]);
+}
+
+#[tokio::test]
+async fn requests_that_send_money_or_change_the_webhook_are_audited() {
+    let app = TestApp::start_with_chains().await;
+    app.paid("10", "settled").await;
+    let customer = payee(&app).await;
+    let asked = payout(&customer, "2");
+    let transfer = app.post_keyed("t", "/transfers", &asked).await.ok(202);
+    app.post_keyed("t", "/transfers", &asked).await.assert_replays(&transfer);
+    let sent = app.post("/payouts", &asked).await.ok(202);
+    app.post("/payouts", &payout(&customer, "50")).await.assert_problem(409, "insufficient_balance");
+    let webhook = json!({ "webhook_url": "https://psp.example/hooks?token=MARKED" });
+    app.patch("/api/v1/set_webhook", &webhook).await.ok(200);
+    app.request(Method::POST, "/api/v1/webhook/rotate").send().await.ok(200);
+
+    let entries = audit_log::Entity::find().order_by_asc(audit_log::Column::Number).all(app.reader()).await.unwrap();
+    assert!(entries.iter().all(|entry| entry.actor_kind != "api_key" || !entry.actor.is_empty()));
+    let of_it = |entry: &audit_log::Model| !entry.action.starts_with("customer.");
+    let seen: Vec<_> = entries
+        .into_iter()
+        .filter(of_it)
+        .map(|entry| (entry.action, entry.subject, serde_json::from_str::<Value>(&entry.detail).unwrap()))
+        .collect();
+    let (psp, money) = (app.psp_id.to_string(), json!({ "amount": "2.00", "currency": "USDC" }));
+    let expected = [
+        ("transfer.created", transfer.id(), money.clone()),
+        ("payout.created", sent.string("id"), money),
+        ("webhook.set", psp.as_str(), json!({ "host": "psp.example", "events": ["*"] })),
+        ("webhook.secret_rotated", psp.as_str(), json!({})),
+    ];
+    let expected = expected.map(|(action, subject, detail)| (action.to_owned(), subject.to_owned(), detail));
+    assert_eq!(seen, expected);
 }

@@ -261,6 +261,7 @@ impl Env {
             chain: ChainChoiceRequest::Named(self.options.chains[0]),
             expires_in_secs: 1_200,
             answer: None,
+            audit: None,
         }
     }
 
@@ -294,6 +295,7 @@ impl Env {
             chain,
             to,
             answer: None,
+            audit: None,
         };
         self.system().order_outbound(order).await
     }

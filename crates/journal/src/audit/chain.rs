@@ -2,7 +2,7 @@
 //!
 //! A background task adds the entries to the chain after their commit, so that chaining delays no write. The order of
 //! the chain is the order in which the task saw the entries; each entry is in it once. [`verify`] finds entries that
-//! were changed, moved or deleted later. Someone who can rewrite the database can also rewrite the whole chain;
+//! were changed, moved or deleted later. A person who can rewrite the database can also rewrite the whole chain;
 //! a hash that was copied elsewhere before proves it.
 
 use std::collections::HashMap;
@@ -253,7 +253,7 @@ mod tests {
         append(database.writer(), &Actor::Operator, Timestamp(1_700_000_000_000), entries).await.unwrap();
     }
 
-    /// Changes the log as someone who owns the database: without the triggers that keep it append-only.
+    /// Changes the log as the owner of the database: without the triggers that keep it append-only.
     async fn tamper(database: &Database, sql: &str) {
         let (without, with) = match database.backend() {
             sea_orm::DbBackend::Sqlite => (

@@ -19,13 +19,13 @@ use crate::writer::{
 /// Version in the rows of transfers that their payment has set aside.
 pub const SET_ASIDE: i64 = 0;
 
-/// Write of a new payment, with the response for its idempotency key.
+/// Write of a new payment.
 pub fn initiation_write(
     transition: &Transition,
-    idempotency: Option<idempotency_keys::Model>,
+    RequestRows { idempotency, audit }: RequestRows,
 ) -> Result<Initiation, StoreError> {
     let (payment, moved) = (row_of(&transition.payment)?, Some(PaymentMove::made(&transition.payment)));
-    Ok(Initiation { payment, transition: transition_row(transition)?, idempotency, moved })
+    Ok(Initiation { payment, transition: transition_row(transition)?, idempotency, audit, moved })
 }
 
 /// Rows that a request adds to a transition.

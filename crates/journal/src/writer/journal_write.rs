@@ -52,6 +52,8 @@ pub struct Initiation {
     pub transition: payment_transitions::Model,
     /// Idempotency key of the caller with the response, which is known before the commit.
     pub idempotency: Option<idempotency_keys::Model>,
+    /// Audit entry, if the request is audited. Its `number` is ignored; the database assigns it.
+    pub audit: Option<audit_log::Model>,
     /// Change of the payment counts by the commit.
     pub(crate) moved: Option<PaymentMove>,
 }

@@ -74,8 +74,8 @@ pub(super) async fn attempt(database: &Database, statements: &Statements, writes
     }
 }
 
-/// Attempts `writes` in one round trip. Returns `None`, with nothing written, if some do not create payments or if
-/// something failed.
+/// Attempts `writes` in one round trip. Returns `None`, with nothing written, if some do more than create payments, or
+/// if something failed.
 pub(super) async fn attempt_new_payments(
     database: &Database,
     statements: &Statements,
@@ -83,7 +83,10 @@ pub(super) async fn attempt_new_payments(
 ) -> Option<Attempt> {
     let initiations: Vec<_> = writes
         .iter()
-        .map(|write| if let JournalWrite::Initiation(initiation) = write { Some(&**initiation) } else { None })
+        .map(|write| match write {
+            JournalWrite::Initiation(initiation) if initiation.audit.is_none() => Some(&**initiation),
+            _ => None,
+        })
         .collect::<Option<_>>()?;
     let (batch, values) = match statements.new_payments.bind(database.backend(), &initiations) {
         Ok(bound) => bound,
@@ -191,7 +194,7 @@ impl Writer<'_> {
         self.run(&self.statements.sending_transitions_insert, &transitions).await.map(|_| ())
     }
 
-    /// Writes new customers and audit entries.
+    /// Writes new customers and all audit entries.
     async fn write_customers(&self, writes: &[&JournalWrite]) -> Result<(), DbErr> {
         let mut customers = Vec::new();
         let mut entries = Vec::new();
@@ -201,6 +204,7 @@ impl Writer<'_> {
                     customers.push(&creation.customer);
                     entries.push(&creation.audit);
                 }
+                JournalWrite::Initiation(initiation) => entries.extend(initiation.audit.as_ref()),
                 _ => entries.extend(write.consequences().and_then(|consequences| consequences.audit.as_ref())),
             }
         }

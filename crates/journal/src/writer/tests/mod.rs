@@ -248,7 +248,13 @@ fn key_row(key: &str) -> idempotency_keys::Model {
 fn initiation(name: &str, key: Option<&str>) -> JournalWrite {
     let payment = payment_row(name);
     let transition = transition_row(&payment);
-    JournalWrite::Initiation(Box::new(Initiation { payment, transition, idempotency: key.map(key_row), moved: None }))
+    JournalWrite::Initiation(Box::new(Initiation {
+        payment,
+        transition,
+        idempotency: key.map(key_row),
+        audit: None,
+        moved: None,
+    }))
 }
 
 /// Returns the next version of the payment, with `announced` events.
