@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use payferry_entities::Database;
+use payferry_harness::PATIENCE;
 use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 
 use super::customers::person;
-use super::{PATIENCE, Running, payferry};
+use super::{Running, payferry};
 
 /// Runs `audit verify` until it reports as many chained entries, and returns the report.
 async fn until_chained(service: &Running, chained: usize) -> Value {
