@@ -27,6 +27,7 @@ mod m0014_customers_by_time;
 mod m0015_undelivered;
 mod m0016_wallets;
 mod m0017_audit_chain;
+mod m0018_operators;
 
 /// All migrations, oldest first.
 pub struct Migrator;
@@ -51,6 +52,7 @@ impl MigratorTrait for Migrator {
             Change::plain("m0015_undelivered", m0015_undelivered::UP),
             m0016_wallets::CHANGE,
             m0017_audit_chain::CHANGE,
+            Change::plain("m0018_operators", m0018_operators::UP),
         ];
         changes.into_iter().map(|change| Box::new(change) as Box<dyn MigrationTrait>).collect()
     }

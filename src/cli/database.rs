@@ -138,7 +138,7 @@ impl DatabaseArgs {
         Tokens::of(&config.chains.iter().map(spec).collect::<Vec<_>>())
     }
 
-    /// Sealer that hashes API keys.
+    /// Sealer that hashes API keys and operators' tokens.
     pub(super) fn sealer(&self, config: &Config) -> anyhow::Result<Sealer> {
         #[cfg(feature = "sandbox")]
         if let Some(folder) = &self.data_dir {
@@ -147,7 +147,7 @@ impl DatabaseArgs {
         }
         if config.secrets.master_key_file.is_none() {
             bail!(
-                "API keys are hashed with the master key: set `secrets.master_key_file` in the configuration or \
+                "API keys and tokens are hashed with the master key: set `secrets.master_key_file` in the configuration or \
                  PAYFERRY_SECRETS__MASTER_KEY_FILE, or --data-dir to use the keys of a sandbox"
             );
         }

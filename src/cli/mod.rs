@@ -8,6 +8,7 @@ mod key;
 #[cfg(feature = "tools")]
 mod load;
 mod migrate;
+mod operator;
 mod pause;
 mod psp;
 mod reconcile;
@@ -76,6 +77,9 @@ enum Command {
     /// Create, list and revoke API keys.
     #[command(subcommand)]
     Key(key::Command),
+    /// Create, list and revoke operators.
+    #[command(subcommand)]
+    Operator(operator::Command),
     /// Show the audit log: actions on customers and payments, and their actors.
     Audit(audit::Args),
     /// Export a PSP's opening balances, movements and closing balances for a period.
@@ -143,6 +147,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Psp(command) => psp::run(command, config).await,
             Command::Pause(command) => pause::run(command, config).await,
             Command::Key(command) => key::run(command, config).await,
+            Command::Operator(command) => operator::run(command, config).await,
             Command::Audit(args) => audit::run(args, config).await,
             Command::Statement(args) => statement::run(args, config).await,
             Command::Reconcile(args) => reconcile::run(args, config).await,

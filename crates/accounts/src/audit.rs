@@ -65,7 +65,8 @@ pub struct AuditEntry {
     pub at: Moment,
     /// `api_key`, `operator`, `provider`, `customer` or `service`.
     pub actor_kind: String,
-    /// The actor's id, such as a key's id or a provider's name; empty if there is only one actor of the kind.
+    /// The actor's id, such as a key's id or an operator's name; empty if there is only one actor of the kind, and for
+    /// operators on the command line.
     pub actor: String,
     /// The action.
     pub action: String,

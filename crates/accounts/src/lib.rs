@@ -1,4 +1,4 @@
-//! The accounts of a service: PSPs and their API keys, the documents of customers, and reading of the audit log.
+//! The accounts of a service: PSPs and their API keys, operators, the documents of customers, and reading of the audit log.
 //!
 //! The PSP API, the operator listener and the command line share this code. Deliberately absent: HTTP, and everything about
 //! payments.
@@ -6,6 +6,7 @@
 pub mod audit;
 pub mod documents;
 pub mod keys;
+pub mod operators;
 pub mod tenants;
 
 use derive_more::{Display, From};

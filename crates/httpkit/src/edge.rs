@@ -163,7 +163,7 @@ async fn answer(State(edge): State<Edge>, request: Request, next: Next) -> Respo
         key.id = tracing::field::Empty,
     );
     let address = request.extensions().get::<ClientAddress>().map(|address| address.0);
-    let source = RequestSource { id: id.clone(), address };
+    let source = RequestSource { id: id.clone(), address, operator: None };
     let answered = async {
         let (response, answering) = edge.run(request, &route, next).await;
         let (response, failure) = finish(response, &id, edge.listener);

@@ -88,10 +88,12 @@ pub enum ApiError {
     ForgedCallback(&'static str),
     /// A provider's callback that does not have the documented format; why.
     UnreadableCallback(&'static str),
-    /// No operator token, or a wrong one.
+    /// No credential of an operator, or a wrong one.
     NotOperator(TokenProblem),
-    /// A change with the operator's session that comes from another site's page.
+    /// A login, or a change with an operator's session, that comes from another site's page.
     ForeignOrigin,
+    /// The operator lacks this role.
+    MissingRole(&'static str),
     /// The key lacks a scope.
     MissingScope(&'static str),
     /// There is no such object, or it belongs to another PSP. The answer does not reveal which.
@@ -216,6 +218,7 @@ impl ApiError {
                 (StatusCode::UNAUTHORIZED, problem.code(), "The operator token was not accepted")
             }
             Self::ForeignOrigin => (StatusCode::FORBIDDEN, "foreign_origin", "The request comes from another site"),
+            Self::MissingRole(_) => (StatusCode::FORBIDDEN, "operator_role_missing", "The operator lacks a role"),
             Self::MissingScope(_) => (StatusCode::FORBIDDEN, "missing_scope", "The API key lacks a scope"),
             Self::NotFound(what) => {
                 let code = format!("{what}_not_found");
@@ -278,10 +281,11 @@ impl ApiError {
             Self::ForgedCallback(why) | Self::UnreadableCallback(why) => format!("The callback is refused: {why}."),
             Self::NotOperator(problem) => problem.detail(),
             Self::ForeignOrigin => {
-                "A change with the session cookie needs an `Origin` header of this site; programs should send the \
-                 token as a bearer token instead."
+                "A login from a browser, and a change with the session cookie, need an `Origin` header of this site; \
+                 programs should send the token as a bearer token instead."
                     .to_owned()
             }
+            Self::MissingRole(role) => format!("This needs an operator with the role `{role}`."),
             Self::MissingScope(scope) => format!("The API key lacks the scope `{scope}`."),
             Self::NotFound(what) => format!("There is no {what} with this id."),
             Self::FieldNotFound(_, error) => format!("`{}` {}.", error.field, error.message),

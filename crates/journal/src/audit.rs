@@ -13,7 +13,7 @@ use serde_json::Value;
 pub enum Actor {
     /// A PSP, with this API key.
     ApiKey(KeyId),
-    /// The holder of the operator token.
+    /// An operator, whose name is that of the current request. On the command line there is none.
     Operator,
     /// An identity provider.
     Provider(String),
@@ -38,12 +38,13 @@ impl Actor {
         }
     }
 
-    /// Returns the name within the kind; empty if the kind has only one actor.
+    /// Returns the name within the kind; empty if the kind has only one actor, or for the command line.
     pub fn name(&self) -> String {
         match self {
             Self::ApiKey(id) => id.to_string(),
             Self::Provider(name) => name.clone(),
-            Self::Operator | Self::Customer | Self::Service => String::new(),
+            Self::Operator => request::current().and_then(|request| request.operator).unwrap_or_default(),
+            Self::Customer | Self::Service => String::new(),
         }
     }
 }

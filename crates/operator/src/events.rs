@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use axum::Extension;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -20,8 +21,10 @@ use payferry_httpkit::live::UNBUFFERED;
 use payferry_httpkit::{ApiError, Away};
 use serde_json::json;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::MissedTickBehavior;
 
 use crate::actors::journal;
+use crate::admit::Identity;
 use crate::{Operator, chains, overview, webhooks};
 
 /// Maximum number of listeners.
@@ -30,6 +33,8 @@ pub const EVENT_LISTENERS_MAX: usize = 64;
 const TICK_EVERY: Duration = Duration::from_secs(1);
 /// Interval of comments on an idle stream.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
+/// Interval at which the credential of a listener is checked again.
+const CHECK_EVERY: Duration = Duration::from_secs(2);
 /// Reconnection delay of a browser.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Time that a tick waits for the database. After that it is sent without the database's figures.
@@ -68,8 +73,12 @@ impl EventTicker {
     }
 }
 
-/// Starts a stream. `Last-Event-ID` names the last incident that the client received.
-pub(super) async fn listen(operator: Operator, headers: HeaderMap) -> Result<impl IntoResponse, ApiError> {
+/// Starts a stream. `Last-Event-ID` names the last incident that the client received. The stream ends with the session.
+pub(super) async fn listen(
+    operator: Operator,
+    Extension(identity): Extension<Identity>,
+    headers: HeaderMap,
+) -> Result<impl IntoResponse, ApiError> {
     let room = operator.ticker.room.clone().try_acquire_owned();
     let room =
         room.map_err(|_| ApiError::Unavailable(Away::Capacity, "too many listeners on the event stream".into()))?;
@@ -81,6 +90,8 @@ pub(super) async fn listen(operator: Operator, headers: HeaderMap) -> Result<imp
     let mut sent = heard.map_or(newest, |id| ticker.incident_of(id).map_or(0, |heard| heard.min(newest)));
     let hello = Event::default().event("hello").retry(RETRY_AFTER).id(ticker.id_of(sent));
     let mut ticks = ticker.latest.subscribe();
+    let mut checks = tokio::time::interval(CHECK_EVERY);
+    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     operator.beat();
     let stream = async_stream::stream! {
         let _room = room;
@@ -97,10 +108,11 @@ pub(super) async fn listen(operator: Operator, headers: HeaderMap) -> Result<imp
             }
             let tick = tokio::select! {
                 () = operator.config.closing.cancelled() => None,
+                _ = checks.tick() => operator.is_valid(&identity).await.then_some(None),
                 changed = incidents.changed() => changed.ok().map(|()| None),
                 changed = ticks.changed() => changed.ok().map(|()| ticks.borrow_and_update().clone()),
             };
-            // The listener shuts down.
+            // The listener shuts down, or the operator has no access any more.
             let Some(tick) = tick else { break };
             if let Some(tick) = tick {
                 yield Ok(Event::default().event("tick").data(tick));
@@ -122,7 +134,7 @@ impl Operator {
 async fn beat(operator: Operator) {
     let ticker = &operator.ticker;
     let mut every = tokio::time::interval(TICK_EVERY);
-    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             () = operator.config.closing.cancelled() => return,

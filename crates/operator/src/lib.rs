@@ -21,6 +21,7 @@ macro_rules! record {
 
 mod actors;
 mod admit;
+mod attempts;
 mod attention;
 mod audit;
 mod chains;
@@ -62,7 +63,9 @@ use tokio_util::sync::CancellationToken;
 
 use events::EventTicker;
 
-pub use admit::{Admission, FAILED_ATTEMPTS_PER_MINUTE_MAX, SESSION_SECS};
+pub use attempts::{
+    FAILED_ATTEMPTS_AUDITED_PER_HOUR_MAX, FAILED_ATTEMPTS_PER_MINUTE_MAX, FAILED_ATTEMPTS_PER_MINUTE_TOTAL_MAX,
+};
 pub use events::EVENT_LISTENERS_MAX;
 pub use input::tenant_failure;
 pub use overview::UnsafeSetting;
@@ -87,7 +90,7 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// Configuration of the operator's listener.
 pub struct OperatorConfig {
-    /// Operator token.
+    /// Token of the first admin.
     pub token: String,
     /// Mode of the API keys that are created here.
     pub key_mode: KeyMode,
@@ -111,7 +114,7 @@ pub struct Operator(#[deref(forward)] Arc<OperatorShared>);
 pub struct OperatorShared {
     system: System,
     config: OperatorConfig,
-    admission: Admission,
+    admission: admit::Admission,
     /// Limits concurrent requests.
     door: Arc<Semaphore>,
     /// Serialises releases from quarantine.
@@ -122,8 +125,8 @@ pub struct OperatorShared {
 impl Operator {
     /// State over a running tree.
     pub fn new(system: System, mut config: OperatorConfig) -> Self {
-        // Only a digest of the token is kept.
-        let admission = Admission::new(&std::mem::take(&mut config.token), system.clock().clone());
+        // Only a hash of the token is kept.
+        let admission = admit::Admission::new(&std::mem::take(&mut config.token), system.sealer());
         let door = Arc::new(Semaphore::new(REQUESTS_AT_ONCE));
         let (releasing, ticker) = (Mutex::default(), EventTicker::new(system.clock().real_now()));
         Self(Arc::new(OperatorShared { system, config, admission, door, releasing, ticker }))
@@ -146,13 +149,16 @@ pub fn router(operator: Operator) -> Router {
     for route in table() {
         match route.access {
             Access::Open => open = open.route(route.path, route.serve),
-            Access::Token => closed = closed.route(route.path, route.serve),
+            Access::Role(role) => {
+                let allowed = middleware::from_fn_with_state(role, admit::require);
+                closed = closed.route(route.path, route.serve.route_layer(allowed));
+            }
         }
     }
     let edge = Edge::new(Listener::Operator, operator.door.clone(), REQUEST_TIMEOUT, operator.config.limits);
     let edge = edge.reserve_for(&ALWAYS_ANSWERED);
     let router = closed
-        // Unknown paths also need the token, so that an unauthenticated client does not learn which routes exist.
+        // Unknown paths also need an operator, so that an unauthenticated client does not learn which routes exist.
         .fallback(async || ApiError::NoRoute("docs/src/operate/listener.md"))
         .layer(middleware::from_fn_with_state(operator.clone(), admit::admit))
         .merge(open)

@@ -1,8 +1,9 @@
-//! The table of routes.
+//! The table of routes, each with the role that it needs.
 
 use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodRouter, get, on, patch, post};
+use payferry_accounts::operators::OperatorRole;
 
 use crate::{
     Operator, actors, admit, attention, audit, chains, customers, decisions, events, health, outbound, overview,
@@ -14,8 +15,8 @@ use crate::{
 pub enum Access {
     /// Every client of the listener.
     Open,
-    /// Clients with the operator token, or with a session that was opened with it.
-    Token,
+    /// Operators with this role or a higher one.
+    Role(OperatorRole),
 }
 
 /// One route.
@@ -29,7 +30,8 @@ pub struct Route {
     pub(super) serve: MethodRouter<Operator>,
 }
 
-/// All routes. All except health, metrics and the login require the token.
+/// All routes. All except health, metrics and the login need an operator: a viewer to read, an operator for everyday work,
+/// an admin to change limits, wallets, keys and PSPs.
 pub fn table() -> Vec<Route> {
     vec![
         open(Method::GET, "/healthz", health::healthz),
@@ -37,7 +39,7 @@ pub fn table() -> Vec<Route> {
         open(Method::GET, "/metrics", health::metrics),
         open(Method::GET, "/ops/login", admit::form),
         open(Method::POST, "/ops/login", admit::enter),
-        write("/ops/logout", admit::leave),
+        leave("/ops/logout", admit::leave),
         read("/ops/actors", actors::tree),
         read("/ops/actors/{actor_id}", actors::one),
         write("/ops/actors/{actor_id}/release", actors::release),
@@ -63,14 +65,14 @@ pub fn table() -> Vec<Route> {
         read("/ops/sendings/{sending_id}", outbound::get),
         write("/ops/sendings/{sending_id}/screen", outbound::screen),
         read("/ops/psps", psps::list),
-        write("/ops/psps", psps::create),
+        administer("/ops/psps", psps::create),
         read("/ops/psps/{psp_id}", psps::get),
-        change("/ops/psps/{psp_id}", psps::change),
+        administer_by_patch("/ops/psps/{psp_id}", psps::change),
         read("/ops/psps/{psp_id}/withdrawal-wallets", psps::withdrawal::show),
-        write("/ops/psps/{psp_id}/withdrawal-wallets", psps::withdrawal::change),
+        administer("/ops/psps/{psp_id}/withdrawal-wallets", psps::withdrawal::change),
         read("/ops/psps/{psp_id}/keys", psps::keys::list),
-        write("/ops/psps/{psp_id}/keys", psps::keys::create),
-        write("/ops/psps/{psp_id}/keys/{key_id}/revoke", psps::keys::revoke),
+        administer("/ops/psps/{psp_id}/keys", psps::keys::create),
+        administer("/ops/psps/{psp_id}/keys/{key_id}/revoke", psps::keys::revoke),
         // Pages and their forms. Only routes that read may be live: the script fetches the page's own path again.
         read("/ops", overview::page::show),
         read("/ops/view/incidents", actors::panel::show_log),
@@ -100,12 +102,12 @@ pub fn table() -> Vec<Route> {
         write("/ops/view/pauses", pauses::page::set),
         write("/ops/view/pauses/{scope}/lift", pauses::page::lift),
         read("/ops/view/psps", psps::page::list),
-        write("/ops/view/psps", psps::page::create),
+        administer("/ops/view/psps", psps::page::create),
         read("/ops/view/psps/{psp_id}", psps::page::show),
-        write("/ops/view/psps/{psp_id}", psps::page::change),
-        write("/ops/view/psps/{psp_id}/withdrawal-wallets", psps::withdrawal::set_by_form),
-        write("/ops/view/psps/{psp_id}/keys", psps::keys::create_by_form),
-        write("/ops/view/psps/{psp_id}/keys/{key_id}/revoke", psps::keys::revoke_by_form),
+        administer("/ops/view/psps/{psp_id}", psps::page::change),
+        administer("/ops/view/psps/{psp_id}/withdrawal-wallets", psps::withdrawal::set_by_form),
+        administer("/ops/view/psps/{psp_id}/keys", psps::keys::create_by_form),
+        administer("/ops/view/psps/{psp_id}/keys/{key_id}/revoke", psps::keys::revoke_by_form),
     ]
 }
 
@@ -116,14 +118,24 @@ fn open<H: Handler<T, Operator>, T: 'static>(method: Method, path: &'static str,
 
 /// A route that reads.
 pub(super) fn read<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
-    Route { access: Access::Token, method: Method::GET, path, serve: get(handler) }
+    Route { access: Access::Role(OperatorRole::Viewer), method: Method::GET, path, serve: get(handler) }
 }
 
-/// A route that changes state.
+/// A route that every operator may use on its own session.
+fn leave<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
+    Route { access: Access::Role(OperatorRole::Viewer), method: Method::POST, path, serve: post(handler) }
+}
+
+/// A route of everyday work.
 pub(super) fn write<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
-    Route { access: Access::Token, method: Method::POST, path, serve: post(handler) }
+    Route { access: Access::Role(OperatorRole::Operator), method: Method::POST, path, serve: post(handler) }
 }
 
-fn change<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
-    Route { access: Access::Token, method: Method::PATCH, path, serve: patch(handler) }
+/// A route that changes limits, wallets, keys or PSPs.
+fn administer<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
+    Route { access: Access::Role(OperatorRole::Admin), method: Method::POST, path, serve: post(handler) }
+}
+
+fn administer_by_patch<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
+    Route { access: Access::Role(OperatorRole::Admin), method: Method::PATCH, path, serve: patch(handler) }
 }

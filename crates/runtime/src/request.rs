@@ -14,6 +14,8 @@ pub struct RequestSource {
     pub id: String,
     /// Address of the client, if the connection has one.
     pub address: Option<IpAddr>,
+    /// Name of the operator who sent it, once known.
+    pub operator: Option<String>,
 }
 
 task_local! {
@@ -23,6 +25,14 @@ task_local! {
 /// Runs `future` as the answer to a request.
 pub async fn answering<F: Future>(source: RequestSource, future: F) -> F::Output {
     CURRENT.scope(source, future).await
+}
+
+/// Runs `future` as part of the current request, which this operator sent.
+pub async fn sent_by<F: Future>(operator: String, future: F) -> F::Output {
+    match current() {
+        Some(source) => answering(RequestSource { operator: Some(operator), ..source }, future).await,
+        None => future.await,
+    }
 }
 
 /// The request that this task answers; `None` outside of a request.

@@ -34,6 +34,8 @@ pub mod ledger_openings;
 pub mod ledger_postings;
 pub mod merchants;
 pub mod operations;
+pub mod operator_sessions;
+pub mod operators;
 pub mod pauses;
 pub mod payment_details;
 pub mod payment_transitions;

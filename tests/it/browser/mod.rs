@@ -22,7 +22,7 @@ async fn wrong_token_shows_the_form_again() {
     assert_eq!(browser.count(".panel").await, 0, "nothing is shown before login");
     service.enter("not the token").await;
     assert_eq!(browser.status().await, 401);
-    browser.until("[role=alert]", |text| text.contains("not the operator token")).await;
+    browser.until("[role=alert]", |text| text.contains("not the token of an operator")).await;
     service.assert_fits_both().await;
     service.enter(service.running.text("operator_token")).await;
     browser.until("h1", |text| text == "Shard 0").await;

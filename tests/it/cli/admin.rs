@@ -1,4 +1,4 @@
-//! `migrate`, `psp` and `key` on a database file and on a sandbox's folder.
+//! `migrate`, `psp`, `key` and `operator` on a database file and on a sandbox's folder.
 
 use super::{Home, Running, complaint, payferry, printed, run};
 use payferry_harness::database::TestDatabase;
@@ -89,6 +89,45 @@ async fn migrates_a_database_and_creates_psps_and_keys() {
     };
     let has = |text: &[u8]| kept.windows(text.len()).any(|window| window == text);
     assert!(has(id.as_bytes()) && !has(&key.as_bytes()[40..80]), "the key itself is not stored");
+}
+
+#[tokio::test]
+async fn operators_are_created_listed_and_revoked_beside_a_running_service() {
+    let sandbox = Running::new().await;
+    let status = async |token: &str| {
+        let url = format!("{}/ops/overview", sandbox.text("operator_url"));
+        reqwest::Client::new().get(url).bearer_auth(token).send().await.unwrap().status()
+    };
+    assert_eq!(sandbox.beside(&["operator", "list"]), "");
+    let token = sandbox.beside(&["operator", "create", "alice", "--role", "viewer"]);
+    assert!(token.starts_with("op_") && token.lines().count() == 1, "{token}");
+    assert_eq!(status(&token).await, StatusCode::OK, "without a restart");
+    let listed = sandbox.beside(&["operator", "list"]);
+    assert!(listed.starts_with("alice  viewer  created ") && listed.ends_with("  active"), "{listed}");
+    assert!(!listed.contains(&token), "a token is shown once");
+
+    let refused =
+        |args: &[&str]| complaint(&payferry().arg("operator").args(args).args(sandbox.home.args()).output().unwrap());
+    let twice = refused(&["create", "alice", "--role", "admin"]);
+    assert!(twice.contains("there is already an operator alice"), "{twice}");
+    for (args, expected) in [
+        (vec!["create", "bob"], "--role <ROLE>"),
+        (vec!["create", "bob", "--role", "root"], "possible values: viewer, operator, admin"),
+        (vec!["create", "Bob B", "--role", "viewer"], "must be 1 to 40 of the characters"),
+        (vec!["create", "admin", "--role", "viewer"], "the holder of the shared token"),
+        (vec!["revoke", "bob"], "there is no operator bob"),
+    ] {
+        let error = refused(&args);
+        assert!(error.contains(expected), "{args:?}: {error}");
+    }
+    for _ in 0..2 {
+        assert!(sandbox.beside(&["operator", "revoke", "alice"]).starts_with("alice is revoked"));
+    }
+    assert_eq!(status(&token).await, StatusCode::UNAUTHORIZED, "at once");
+    assert!(sandbox.beside(&["operator", "list"]).contains("revoked 2"));
+    let audit = sandbox.beside(&["audit", "--subject", "alice", "--json"]);
+    let actions = ["operator.created", "operator.revoked"];
+    assert!(audit.lines().count() == 2 && actions.iter().all(|action| audit.contains(action)), "{audit}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Failed authentication: PSPs by their keys, the operator by the token.
+//! Failed authentication: PSPs by their keys, operators by their tokens.
 
 /// Reason why a key was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,9 +24,9 @@ pub enum TokenProblem {
     Missing,
     /// The token is wrong.
     Wrong,
-    /// The session has expired, or belongs to another token.
+    /// The session has expired or was ended, or its token is not valid any more.
     SessionOver,
-    /// Too many wrong tokens came from this address; seconds until the next one is checked.
+    /// The token is wrong, and too many others were wrong before; seconds until the count starts again.
     TooManyAttempts(u64),
 }
 
@@ -67,11 +67,11 @@ impl TokenProblem {
     /// Describes the problem in a sentence.
     pub fn detail(self) -> String {
         match self {
-            Self::Missing => "Send the operator token as a bearer token.".to_owned(),
-            Self::Wrong => "This is not the operator token.".to_owned(),
+            Self::Missing => "Send an operator's token as a bearer token.".to_owned(),
+            Self::Wrong => "This is not the token of an operator, or the operator was revoked.".to_owned(),
             Self::SessionOver => "The session is no longer valid; log in again.".to_owned(),
             Self::TooManyAttempts(secs) => {
-                format!("Too many wrong tokens came from this address; try again in {secs} s.")
+                format!("This token is wrong too, and too many wrong ones were sent; try again in {secs} s.")
             }
         }
     }

@@ -7,7 +7,7 @@ use payferry_domain::{CommandError, InitiateError, customer, outbound};
 use payferry_entities::{ChangeError, DatabaseFailure, StoreError};
 use sea_orm::{DbErr, SqlErr};
 
-use super::{ApiError, Away, FieldError};
+use super::{ApiError, Away, FieldError, TokenProblem};
 
 impl From<DbErr> for ApiError {
     fn from(error: DbErr) -> Self {
@@ -21,6 +21,12 @@ impl From<DbErr> for ApiError {
             }
             DatabaseFailure::Request => Self::internal(error),
         }
+    }
+}
+
+impl From<TokenProblem> for ApiError {
+    fn from(problem: TokenProblem) -> Self {
+        Self::NotOperator(problem)
     }
 }
 

@@ -22,6 +22,7 @@ use payferry_accounts::tenants::TenantError;
 use payferry_entities::StoreError;
 use payferry_httpkit::ApiError;
 use payferry_httpkit::pages::script_policy;
+use payferry_runtime::request;
 use sea_orm::DbErr;
 
 const STYLE: &str = include_str!("style.css");
@@ -148,6 +149,7 @@ fn whole(page: &Page) -> Markup {
 
 fn bar(page: &Page) -> Markup {
     let current = |place| (page.place == place).then_some("true");
+    let operator = request::current().and_then(|request| request.operator).map(|name| format!("Logged in as {name}"));
     html! {
         header.bar {
             div {
@@ -165,7 +167,9 @@ fn bar(page: &Page) -> Markup {
                     button.quiet { "Find" }
                 }
                 @if page.is_live { span #link role="status" data-state="idle" { "not live" } }
-                form.inline.leave method="post" action="/ops/logout" { button.plain { "Log out" } }
+                form.inline.leave method="post" action="/ops/logout" {
+                    button.plain title=[operator.as_deref()] { "Log out" }
+                }
             }
         }
     }
