@@ -13,9 +13,7 @@ use payferry_entities::Database;
 use payferry_httpkit::idempotency::RunningKeys;
 use payferry_httpkit::limits::Limiters;
 use payferry_httpkit::live::StreamLimits;
-use payferry_httpkit::{
-    ApiError, Caller, HttpState, Limits, Path, QueryFields, Read, RequestProgress, Submission,
-};
+use payferry_httpkit::{ApiError, Caller, HttpState, Limits, Path, QueryFields, Read, RequestProgress, Submission};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use tokio::sync::Semaphore;

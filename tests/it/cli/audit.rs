@@ -1,25 +1,20 @@
 //! `payferry audit verify` and `payferry audit export`, beside the running service that chains the entries.
 
-use std::time::{Duration, Instant};
-
 use payferry_entities::Database;
+use payferry_harness::{eventually, expect};
 use sea_orm::ConnectionTrait;
 use serde_json::{Value, json};
 
 use super::customers::person;
-use super::{PATIENCE, Running, payferry};
+use super::{Running, payferry};
 
 /// Runs `audit verify` until it reports as many chained entries, and returns the report.
 async fn until_chained(service: &Running, chained: usize) -> Value {
-    let since = Instant::now();
-    loop {
+    eventually("every entry is chained", async || {
         let report: Value = serde_json::from_str(&service.beside(&["audit", "verify", "--json"])).unwrap();
-        if report["chained"] == chained {
-            return report;
-        }
-        assert!(since.elapsed() < PATIENCE, "{report:#}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+        expect(report, |report| report["chained"] == chained)
+    })
+    .await
 }
 
 #[tokio::test]
@@ -69,8 +64,8 @@ async fn audit_chain_is_verified_and_exported() {
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     };
     assert_eq!(verify(&[]).0, Some(0));
-    let (code, told) = verify(&["--expect", hash]);
+    let (code, printed) = verify(&["--expect", hash]);
     assert_eq!(code, Some(1));
-    assert!(told.contains("is not in the chain") && told.contains("the audit log was changed"), "{told}");
+    assert!(printed.contains("is not in the chain") && printed.contains("the audit log was changed"), "{printed}");
     assert_eq!(verify(&["--expect", "abc"]).0, Some(2), "not a hash");
 }
