@@ -27,6 +27,7 @@ mod m0014_customers_by_time;
 mod m0015_undelivered;
 mod m0016_wallets;
 mod m0017_audit_chain;
+mod m0019_list_filters;
 
 /// All migrations, oldest first.
 pub struct Migrator;
@@ -51,6 +52,7 @@ impl MigratorTrait for Migrator {
             Change::plain("m0015_undelivered", m0015_undelivered::UP),
             m0016_wallets::CHANGE,
             m0017_audit_chain::CHANGE,
+            m0019_list_filters::CHANGE,
         ];
         changes.into_iter().map(|change| Box::new(change) as Box<dyn MigrationTrait>).collect()
     }

@@ -17,7 +17,7 @@ use payferry_runtime::seal::Sealer;
 use serde_json::Value;
 
 use crate::error::ApiError;
-use crate::extract::{Fields, json};
+use crate::extract::{Fields, QueryNames, json};
 use crate::idempotency::{Idempotency, RunningKeys};
 use crate::limits::Limiters;
 
@@ -93,6 +93,7 @@ impl<A: HttpState, S: Requires> FromRequestParts<A> for Caller<S> {
 
     async fn from_request_parts(parts: &mut Parts, app: &A) -> Result<Self, ApiError> {
         let (psp_id, key_id) = app.authenticate(parts, S::SCOPE).await?;
+        QueryNames::check(parts)?;
         Ok(Self { psp_id, key_id, scope: PhantomData })
     }
 }

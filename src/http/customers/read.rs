@@ -2,8 +2,9 @@
 
 use axum::extract::State;
 use payferry_accounts::contains;
+use payferry_domain::customer::KycStatus;
 use payferry_entities::customers::{Column, Entity};
-use payferry_httpkit::{Answer, ApiError, Fault, Path, Read};
+use payferry_httpkit::{Answer, ApiError, Fault, Path, Read, read};
 use sea_orm::{ColumnTrait, Condition, DerivePartialModel, EntityTrait, QueryFilter};
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
@@ -53,6 +54,8 @@ pub struct CustomerFilters {
     pub search: Option<String>,
     /// active or inactive.
     pub status: Option<String>,
+    /// pending, pending_update, approved, success or rejected.
+    pub kyc_status: Option<String>,
 }
 
 /// A page of customers.
@@ -82,11 +85,17 @@ pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
     let wanted = Condition::all()
         .add(Column::PspId.eq(caller.psp_id.to_string()))
         .add_option(query.optional("search", text).map(contains))
+        .add_option(query.optional("kyc_status", kyc_status).map(|status| Column::KycStatus.eq(status.as_str())))
         .add_option(query.optional("status", is_active).map(|is_active| Column::IsActive.eq(is_active)));
     let page = query.finish_page()?;
     let (total, customers) =
         read_page(app.database(), Entity::find().filter(wanted), [Column::CreatedAt, Column::Id], page).await?;
     Answer::ok(&CustomerList { message: "Customers", total, limit: page.limit, offset: page.offset, customers })
+}
+
+/// Reads the parameter `kyc_status`.
+fn kyc_status(text: &str) -> Result<KycStatus, Fault> {
+    read::name(&text.into(), "pending, pending_update, approved, success, rejected")
 }
 
 /// Reads the parameter `status`.
