@@ -3,8 +3,10 @@
 //! A key is `sk_test_` or `sk_live_`, its ULID, 32 random bytes in hexadecimal, and a checksum. The checksum detects a
 //! truncated or mistyped key without a database lookup. Only a keyed hash of the whole key is stored.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
 use payferry_entities::api_keys;
@@ -96,6 +98,22 @@ impl ApiKey {
             last_used_at: None,
             created_at: created_at.as_millis(),
         }
+    }
+}
+
+/// The keys that were revoked on this node. A node refuses them at once, although it caches keys. Clones share the set.
+#[derive(Debug, Clone, Default)]
+pub struct RevokedKeys(Arc<RwLock<HashSet<KeyId>>>);
+
+impl RevokedKeys {
+    /// Adds a revoked key.
+    pub fn add(&self, id: KeyId) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(id);
+    }
+
+    /// Returns true if the key was revoked on this node.
+    pub fn contains(&self, id: KeyId) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).contains(&id)
     }
 }
 

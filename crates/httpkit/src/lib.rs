@@ -19,7 +19,7 @@ pub mod progress;
 mod serve;
 
 pub use address::{ClientAddress, TrustedProxies};
-pub use caller::{Caller, Customers, Full, HttpState, Money, Payments, Read, Requires, Webhooks};
+pub use caller::{Caller, Customers, Full, HttpState, KeyHolder, Money, Payments, Read, Requires, Webhooks};
 pub use edge::X_REQUEST_ID;
 pub use error::{ApiError, Away, FieldError, Problem};
 pub use extract::{

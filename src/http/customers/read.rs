@@ -118,7 +118,8 @@ pub struct CustomerAnswer {
 
 /// Read a customer
 ///
-/// The complete record, with payment details and the paths of documents.
+/// The complete record, with payment details and the paths of documents. Government and tax ids, dates of birth, phone
+/// numbers and account numbers need the scope `customers`.
 #[utoipa::path(
     get, path = "/api/v1/customers/{customer_id}", tag = "Customers", operation_id = "getCustomer",
     params(("customer_id" = String, Path, description = "The id from its creation.")),
@@ -128,5 +129,6 @@ pub async fn get(parts: OneOf<Read>) -> Result<Answer, ApiError> {
     let (State(app), caller, Path(customer_id)) = parts;
     let row = own(&app, caller.psp_id, &customer_id).await?;
     let customer = CustomerRecord::read(&app, app.database().reader(), &row).await?;
+    let customer = if caller.sees_identities { customer } else { customer.without_identity() };
     Answer::ok(&CustomerAnswer { message: "Customer", customer })
 }
