@@ -23,5 +23,7 @@ const UP: &[&str] = &[
 
 const LABELS_SQLITE: &[&str] =
     &["UPDATE payments SET labels = json_extract(state, '$.labels') WHERE json_extract(state, '$.labels') <> '[]'"];
-const LABELS_POSTGRES: &[&str] =
-    &["UPDATE payments SET labels = state::jsonb ->> 'labels' WHERE state::jsonb ->> 'labels' <> '[]'"];
+// PostgreSQL's JSON functions refuse the escaped NUL, which `metadata` may contain.
+const LABELS_POSTGRES: &[&str] = &["UPDATE payments SET labels = found.labels FROM (
+         SELECT id, replace(state, '\\u0000', '\\u0001')::jsonb ->> 'labels' AS labels FROM payments
+     ) found WHERE payments.id = found.id AND found.labels <> '[]'"];

@@ -64,7 +64,7 @@ async fn migrates_a_database_and_creates_psps_and_keys() {
     for given in [&["--scope", "read"][..], &["--expires", "never"], &[]] {
         let refused = run(&[&["key", "create", "--psp", &psp, "--database-url", url], given].concat());
         assert_eq!(refused.status.code(), Some(2), "{given:?}: {}", complaint(&refused));
-        let named = ["--scope", "--expires"].map(|option| complaint(&refused).contains(&format!("{option} <")));
+        let named = ["--scope", "--expires"].map(|option| complaint(&refused).contains(&format!("\n  {option} <")));
         assert_eq!(named, ["--scope", "--expires"].map(|option| !given.contains(&option)), "{}", complaint(&refused));
     }
     for days in ["0", "soon"] {

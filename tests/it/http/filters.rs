@@ -93,9 +93,9 @@ async fn payments_and_events_are_filtered() {
     assert_eq!(after["payments"], json!([]));
     let bad = app.get("/payments?chain=moon&currency=EUR&label=late&tx_hash=0x1&wallet=0x1&updated_from=now").await;
     assert_eq!(
-        bad.faults(),
+        bad.faults_sorted(),
         "chain: unknown_value, currency: unknown_value, label: unknown_value, tx_hash: invalid_hash, \
-         wallet: invalid_address, updated_from: invalid_timestamp"
+         updated_from: invalid_timestamp, wallet: invalid_address"
     );
 
     let feed = app.get(&format!("/api/v1/events?payment_id={settled}")).await.ok(200);
