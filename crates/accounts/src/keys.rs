@@ -12,6 +12,7 @@ use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
 use payferry_entities::api_keys;
 use payferry_runtime::seal::Sealer;
 use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
 
 const SECRET_BYTES: usize = 32;
 const ULID_CHARS: usize = 26;
@@ -36,11 +37,12 @@ impl KeyMode {
     }
 }
 
-/// A complete key. It is shown once, when it is created; `Debug` shows only its id.
+/// A complete key. It is shown once, when it is created; `Debug` shows only its id. Its text is overwritten when it is
+/// dropped.
 #[derive(Clone)]
 pub struct ApiKey {
     id: KeyId,
-    text: String,
+    text: Zeroizing<String>,
 }
 
 /// The error for a text that is not a key. It contains nothing of the text.
@@ -52,10 +54,11 @@ impl ApiKey {
     /// Generates a new key.
     pub fn generate(mode: KeyMode) -> Self {
         let id = KeyId::generate();
-        let secret: [u8; SECRET_BYTES] = rand::random();
-        let text = format!("{}{}{}", mode.prefix(), id.ulid(), hex::encode(secret));
+        let secret: Zeroizing<[u8; SECRET_BYTES]> = Zeroizing::new(rand::random());
+        let secret = Zeroizing::new(hex::encode(*secret));
+        let text = Zeroizing::new(format!("{}{}{}", mode.prefix(), id.ulid(), *secret));
         let checksum = crc32fast::hash(text.as_bytes());
-        Self { id, text: format!("{text}{checksum:08x}") }
+        Self { id, text: Zeroizing::new(format!("{}{checksum:08x}", *text)) }
     }
 
     /// The public part, which identifies its row.
@@ -131,7 +134,7 @@ impl FromStr for ApiKey {
             return Err(NotAKey);
         }
         let id = format!("{}{}", KeyId::PREFIX, &rest[..ULID_CHARS]).parse().map_err(|_| NotAKey)?;
-        Ok(Self { id, text: text.to_owned() })
+        Ok(Self { id, text: Zeroizing::new(text.to_owned()) })
     }
 }
 
