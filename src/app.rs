@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use axum::Router;
 use payferry_accounts::documents::{self, DocumentStore};
+use payferry_accounts::keys::RevokedKeys;
 use payferry_actors::compliance::identity::IdentityProvider;
 use payferry_actors::compliance::{KytScreener, ScreeningConfig};
 use payferry_actors::{ChainSetup, System, SystemConfig};
@@ -151,9 +152,11 @@ impl App {
         let (limits, serve_config) = (parts.limits.edge, parts.limits.serve_config());
         let Listeners { api, operator, public_url, api_url, operator_url } = listeners;
         let closing = CancellationToken::new();
+        let revoked_keys = RevokedKeys::default();
         let http = HttpConfig {
             public_url,
             environment: parts.environment,
+            revoked_keys: revoked_keys.clone(),
             limits: parts.limits,
             documents: parts.documents.clone(),
             terms: parts.terms,
@@ -172,6 +175,7 @@ impl App {
         let compliance = OperatorConfig {
             token: parts.operator_token,
             key_mode: parts.environment.key_mode(),
+            revoked_keys,
             documents: parts.documents,
             unsafe_settings: unsafe_settings(parts.unsafe_settings),
             limits,

@@ -28,6 +28,7 @@ mod m0015_undelivered;
 mod m0016_wallets;
 mod m0017_audit_chain;
 mod m0018_operators;
+mod m0019_list_filters;
 
 /// All migrations, oldest first.
 pub struct Migrator;
@@ -53,6 +54,7 @@ impl MigratorTrait for Migrator {
             m0016_wallets::CHANGE,
             m0017_audit_chain::CHANGE,
             Change::plain("m0018_operators", m0018_operators::UP),
+            m0019_list_filters::CHANGE,
         ];
         changes.into_iter().map(|change| Box::new(change) as Box<dyn MigrationTrait>).collect()
     }

@@ -17,8 +17,8 @@ const PAGE: usize = 1_000;
 pub(super) enum Command {
     /// Create an API key and print it. The key is printed only once and is stored only as a keyed hash.
     #[command(after_help = "Examples:
-  payferry key create --psp psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --data-dir payferry-data
-  payferry key create --psp psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --name reports --scope read --expires-days 90 \\
+  payferry key create --psp psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --scope full --expires never --data-dir payferry-data
+  payferry key create --psp psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --name reports --scope read --expires 90 \\
       --database-url postgres://payferry:secret@localhost/payferry")]
     Create {
         /// PSP that owns the key.
@@ -28,11 +28,11 @@ pub(super) enum Command {
         #[arg(long)]
         name: Option<Name>,
         /// Scopes of the key, separated by commas.
-        #[arg(long, value_delimiter = ',', default_value = "full", value_parser = one_of(SCOPES))]
+        #[arg(long, required = true, value_delimiter = ',', value_parser = one_of(SCOPES))]
         scope: Vec<KeyScope>,
-        /// Days until the key expires [default: never].
-        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(EXPIRES_DAYS_MAX)))]
-        expires_days: Option<u32>,
+        /// Days until the key expires, or `never`.
+        #[arg(long, alias = "expires-days", value_name = "DAYS", value_parser = expiry)]
+        expires: Expiry,
         #[command(flatten)]
         database: DatabaseArgs,
     },
@@ -57,6 +57,19 @@ pub(super) enum Command {
     },
 }
 
+/// Days until a key expires; `None` if it never does.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Expiry(Option<u32>);
+
+fn expiry(text: &str) -> Result<Expiry, String> {
+    if text == "never" {
+        return Ok(Expiry(None));
+    }
+    let days = text.parse().ok().filter(|days| (1..=EXPIRES_DAYS_MAX).contains(days));
+    let days = days.ok_or_else(|| format!("must be `never` or a number of days between 1 and {EXPIRES_DAYS_MAX}"))?;
+    Ok(Expiry(Some(days)))
+}
+
 /// The scopes, with their permissions in words.
 const SCOPES: &[(KeyScope, &str, &str)] = &[
     (KeyScope::Read, "read", "Read everything of the PSP"),
@@ -69,17 +82,17 @@ const SCOPES: &[(KeyScope, &str, &str)] = &[
 
 pub(super) async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Create { psp, name, scope, expires_days, database } => {
+        Command::Create { psp, name, scope, expires, database } => {
             let (sealer, mode) = (database.sealer(&config)?, database.mode(&config));
             let database = database.open(&config).await?;
-            let new = NewKey { name, scopes: scope, expires_days };
+            let new = NewKey { name, scopes: scope, expires_days: expires.0 };
             let (_, key) = tenants::create_key(&database, &sealer, mode, psp, new, now()).await?;
             println!("{}", key.expose());
         }
         Command::List { psp, database } => list(&database.open(&config).await?, psp).await?,
         Command::Revoke { key_id, database } => {
             let key = tenants::revoke_key(&database.open(&config).await?, None, key_id, now()).await?;
-            println!("{} is revoked; a running service refuses it within a few seconds", key.id);
+            println!("{} is revoked; a running service refuses it within a second", key.id);
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -9,20 +9,20 @@ use std::time::Duration;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use moka::future::Cache;
-use payferry_accounts::keys::{ApiKey, KeyMode};
+use payferry_accounts::keys::{ApiKey, KeyMode, RevokedKeys};
 use payferry_accounts::tenants::{KeyRecord, KeyState, key_record};
 use payferry_actors::System;
-use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
+use payferry_domain::{KeyId, KeyScope, Timestamp};
 use payferry_entities::{Database, api_keys};
-use payferry_httpkit::ApiError;
 use payferry_httpkit::error::KeyProblem;
 use payferry_httpkit::limits::Limiters;
+use payferry_httpkit::{ApiError, KeyHolder};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter};
 
-/// Longest time for which a node may still accept a revoked key, which is the lifetime of a cached key.
+/// Longest time for which a node may still accept a key that was revoked elsewhere, which is the lifetime of a cached key.
 pub const REVOCATION_LAG_MAX: Duration = Duration::from_secs(1);
 /// Cached keys.
 const KEYS_MAX: u64 = 10_000;
@@ -46,10 +46,12 @@ pub(super) struct KeyRing {
     known: Cache<KeyId, Option<Arc<KnownKey>>>,
     /// Keys that exist. They are looked up even if their address has tried too many unknown keys.
     seen: Cache<KeyId, ()>,
+    /// Keys that were revoked on this node.
+    revoked: RevokedKeys,
 }
 
 impl KeyRing {
-    pub(super) fn new(system: &System, mode: KeyMode) -> Self {
+    pub(super) fn new(system: &System, mode: KeyMode, revoked: RevokedKeys) -> Self {
         Self {
             database: system.database().api_pool(),
             sealer: system.sealer().clone(),
@@ -57,6 +59,7 @@ impl KeyRing {
             mode,
             known: Cache::builder().max_capacity(KEYS_MAX).time_to_live(REVOCATION_LAG_MAX).build(),
             seen: Cache::new(KEYS_MAX),
+            revoked,
         }
     }
 
@@ -77,6 +80,10 @@ impl KeyRing {
         let Some(known) = known.filter(|known| key.matches(&self.sealer, &known.secret_hash)) else {
             return refuse(KeyProblem::Unknown);
         };
+        // The cache may still hold the key as it was before.
+        if self.revoked.contains(key.id()) {
+            return refuse(KeyProblem::Revoked);
+        }
         // The wall clock: advancing the sandbox's clock does not expire its key.
         let now = self.clock.real_now();
         match known.record.state(now) {
@@ -126,7 +133,7 @@ impl KeyRing {
         limiters: &Limiters,
         parts: &Parts,
         scope: KeyScope,
-    ) -> Result<(PspId, KeyId), ApiError> {
+    ) -> Result<KeyHolder, ApiError> {
         let header = parts.headers.get(AUTHORIZATION).ok_or(ApiError::Unauthorized(KeyProblem::Missing))?;
         let text = header.to_str().map_err(|_| ApiError::Unauthorized(KeyProblem::Malformed))?;
         let (scheme, presented) = text.split_once(' ').unwrap_or((text, ""));
@@ -138,9 +145,10 @@ impl KeyRing {
         limiters.key(*id)?;
         tracing::Span::current().record("psp.id", tracing::field::display(psp_id));
         tracing::Span::current().record("key.id", tracing::field::display(id));
-        if !scopes.iter().any(|held| *held == scope || *held == KeyScope::Full) {
+        let has = |scope| scopes.iter().any(|held| *held == scope || *held == KeyScope::Full);
+        if !has(scope) {
             return Err(ApiError::MissingScope(scope.as_str()));
         }
-        Ok((*psp_id, *id))
+        Ok(KeyHolder { psp_id: *psp_id, key_id: *id, sees_identities: has(KeyScope::Customers) })
     }
 }

@@ -2,8 +2,8 @@
 
 use std::str::FromStr;
 
-use payferry_domain::Timestamp;
 use payferry_domain::ids::IdError;
+use payferry_domain::{Chain, Timestamp, Token};
 use payferry_entities::Database;
 use payferry_httpkit::{Fault, PageQuery, read};
 use sea_orm::{
@@ -32,6 +32,16 @@ pub(super) fn id<T: FromStr<Err = IdError> + ToString>(text: &str) -> Result<Str
 /// Reads the text of a filter.
 pub(super) fn text(text: &str) -> Result<String, Fault> {
     read::text(&text.into())
+}
+
+/// Reads the chain of a filter.
+pub(super) fn chain(text: &str) -> Result<Chain, Fault> {
+    read::name(&text.into(), "base, polygon, arbitrum")
+}
+
+/// Reads the token of a filter.
+pub(super) fn token(text: &str) -> Result<Token, Fault> {
+    read::name(&text.into(), "USDC, USDT")
 }
 
 /// Reads the time of a filter.

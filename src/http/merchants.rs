@@ -10,12 +10,12 @@ use payferry_entities::Transaction;
 use payferry_entities::merchants::{Column, Entity};
 use payferry_httpkit::{Answer, ApiError, Fault, FieldError, Fields, Path, Payments, Problem, Read, Submission, read};
 use sea_orm::{
-    ColumnTrait, DbBackend, DbErr, DerivePartialModel, EntityTrait, FromQueryResult, QueryFilter, Statement,
+    ColumnTrait, Condition, DbBackend, DbErr, DerivePartialModel, EntityTrait, FromQueryResult, QueryFilter, Statement,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::lists::{DateTime, PageParams, read_page};
+use super::lists::{DateTime, PageParams, read_page, text};
 use super::openapi::UnreadableQuery;
 use super::state::{AppState, ListOf, OneOf};
 
@@ -204,13 +204,17 @@ pub struct MerchantList {
 ///
 /// Newest first.
 #[utoipa::path(
-    get, path = "/merchants", tag = "Merchants", operation_id = "listMerchants", params(PageParams),
+    get, path = "/merchants", tag = "Merchants", operation_id = "listMerchants",
+    params(("external_id" = Option<String>, Query, description = "The merchant with this reference."), PageParams),
     responses((status = 200, description = "A page of merchants.", body = MerchantList), UnreadableQuery),
 )]
 pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
-    let (State(app), caller, query) = parts;
+    let (State(app), caller, mut query) = parts;
+    let wanted = Condition::all()
+        .add(Column::PspId.eq(caller.psp_id.to_string()))
+        .add_option(query.optional("external_id", text).map(|external_id| Column::ExternalId.eq(external_id)));
     let page = query.finish_page()?;
-    let own = Entity::find().filter(Column::PspId.eq(caller.psp_id.to_string()));
+    let own = Entity::find().filter(wanted);
     let (total, merchants) = read_page(app.database(), own, [Column::CreatedAt, Column::Id], page).await?;
     Answer::ok(&MerchantList { message: "Merchants", total, limit: page.limit, offset: page.offset, merchants })
 }

@@ -2,12 +2,12 @@
 
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
-use payferry_httpkit::Problem;
 use payferry_httpkit::extract::JSON_BODY_BYTES_MAX;
 use payferry_httpkit::idempotency::KEY_CHARS_MAX;
+use payferry_httpkit::{Problem, QueryNames};
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -24,7 +24,7 @@ use utoipa::{IntoResponses, OpenApi};
             Every request carries `Authorization: Bearer <API key>` (`sk_test_...` in the sandbox, `sk_live_...` in \
             production), every answer an `X-Request-Id`. Merchant and payment paths work both as written here and \
             under `/api/v1`. Timestamps are ISO 8601 in UTC with milliseconds; amounts are decimal strings; unknown \
-            fields are ignored. Failures are RFC 9457 problem documents that name every offending field.",
+            fields are ignored, unknown query parameters are refused. Failures are RFC 9457 problem documents that name every offending field.",
     ),
     components(schemas(Problem)),
     security(("api_key" = [])),
@@ -41,8 +41,11 @@ struct Head;
 
 /// The failure of a request with a query.
 #[derive(IntoResponses)]
-#[response(status = 400, description = "Parameters that cannot be read, all named.")]
+#[response(status = 400, description = UNREADABLE_QUERY)]
 pub struct UnreadableQuery(pub Problem);
+
+/// Description of that failure.
+const UNREADABLE_QUERY: &str = "Parameters that are unknown or cannot be read, all named.";
 
 /// The document without the routes.
 pub(super) fn head() -> Document {
@@ -67,8 +70,26 @@ pub(super) fn complete(mut document: Document, public_url: &str) -> Document {
         for operation in [&mut item.post, &mut item.patch].into_iter().flatten() {
             body_responses(operation);
         }
+        for operation in operations(item) {
+            add_problem(operation, "400", UNREADABLE_QUERY, "application/problem+json");
+        }
     }
     document
+}
+
+/// The query parameters of each operation.
+pub(super) fn query_names(document: &Document) -> QueryNames {
+    QueryNames::of(document.paths.paths.iter().flat_map(|(path, item)| {
+        let methods = [(Method::GET, &item.get), (Method::POST, &item.post), (Method::PATCH, &item.patch)];
+        methods.into_iter().filter_map(move |(method, operation)| {
+            let parameters = operation.as_ref()?.parameters.iter().flatten();
+            let names = parameters.filter_map(|parameter| match parameter {
+                RefOr::T(parameter) => (parameter.parameter_in == ParameterIn::Query).then(|| parameter.name.clone()),
+                RefOr::Ref(_) => None,
+            });
+            Some(((method, path.clone()), names.collect()))
+        })
+    }))
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {

@@ -1,8 +1,8 @@
 //! The routes, in the order of the interface.
 
-use axum::Router;
 use axum::body::Bytes;
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use payferry_httpkit::edge::Edge;
 use payferry_httpkit::error::Listener;
 use payferry_httpkit::{ApiError, PREFIX, metrics};
@@ -60,6 +60,7 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .routes(routes!(settings::show, settings::change))
         .split_for_parts();
     let document = openapi::complete(bare_document.merge_from(prefixed_document), app.config.public_url.as_str());
+    let query_names = openapi::query_names(&document);
     let reference = pages::reference::render(&document);
     let json = Bytes::from(document.to_json().unwrap_or_default());
     let limits = &app.config.limits;
@@ -75,6 +76,7 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .route("/compliance/callbacks/{provider}", post(compliance::take))
         .route("/consent", get(pages::consent::show).post(pages::consent::accept))
         .merge(more)
-        .fallback(async || ApiError::NoRoute("/docs"));
+        .fallback(async || ApiError::NoRoute("/docs"))
+        .layer(Extension(query_names));
     edge.surround(router).with_state(app)
 }

@@ -7,13 +7,16 @@ use axum::extract::State;
 use axum::http::request::Parts;
 use moka::sync::Cache;
 use payferry_accounts::documents::DocumentStore;
+use payferry_accounts::keys::RevokedKeys;
 use payferry_actors::System;
-use payferry_domain::{KeyId, KeyScope, MerchantId, PspId};
+use payferry_domain::{KeyScope, MerchantId, PspId};
 use payferry_entities::Database;
 use payferry_httpkit::idempotency::RunningKeys;
 use payferry_httpkit::limits::Limiters;
 use payferry_httpkit::live::StreamLimits;
-use payferry_httpkit::{ApiError, Caller, HttpState, Limits, Path, QueryFields, Read, RequestProgress, Submission};
+use payferry_httpkit::{
+    ApiError, Caller, HttpState, KeyHolder, Limits, Path, QueryFields, Read, RequestProgress, Submission,
+};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use tokio::sync::Semaphore;
@@ -41,6 +44,8 @@ pub struct HttpConfig {
     pub environment: Environment,
     /// Rate and concurrency limits.
     pub limits: Limits,
+    /// The API keys that were revoked on this node, shared with the operator's listener.
+    pub revoked_keys: RevokedKeys,
     /// Storage of customers' documents.
     pub documents: DocumentStore,
     /// The terms that customers accept.
@@ -82,7 +87,7 @@ impl AppState {
         Self(Arc::new(AppShared {
             database: system.database().api_pool(),
             door: Arc::new(Semaphore::new(config.limits.requests_at_once)),
-            keys: KeyRing::new(&system, config.environment.key_mode()),
+            keys: KeyRing::new(&system, config.environment.key_mode(), config.revoked_keys.clone()),
             limiters: Limiters::new(&config.limits),
             stream_limits: StreamLimits::new(config.limits.streams_at_once),
             waits: StreamLimits::new(WAITS_AT_ONCE),
@@ -131,12 +136,12 @@ impl HttpState for AppState {
         &self.running_keys
     }
 
-    async fn authenticate(&self, parts: &Parts, scope: KeyScope) -> Result<(PspId, KeyId), ApiError> {
-        let (psp_id, key_id) = self.keys.authenticate(&self.limiters, parts, scope).await?;
+    async fn authenticate(&self, parts: &Parts, scope: KeyScope) -> Result<KeyHolder, ApiError> {
+        let holder = self.keys.authenticate(&self.limiters, parts, scope).await?;
         if let Some(progress) = parts.extensions.get::<RequestProgress>() {
-            progress.identify(key_id)?;
+            progress.identify(holder.key_id)?;
         }
-        Ok((psp_id, key_id))
+        Ok(holder)
     }
 }
 

@@ -15,19 +15,24 @@ pub struct SealedColumn {
     /// The column; it may be null.
     pub column: &'static str,
     /// The place a value is sealed for, given the row's key.
-    place: for<'a> fn(&Self, &'a [String]) -> [&'a str; 3],
+    place: SealContext,
+    /// The place that earlier versions sealed for.
+    former_place: Option<SealContext>,
 }
+
+type SealContext = for<'a> fn(&SealedColumn, &'a [String]) -> Vec<&'a str>;
 
 /// All sealed columns. A new sealed column needs a line here; a test scans the whole database for sealed values.
 pub const SEALED: &[SealedColumn] = &[
     SealedColumn::of("webhook_endpoints", &["psp_id"], "secret"),
     SealedColumn {
         // A secret keeps its sealing place when it becomes the previous one.
-        place: |column, key| [column.table, &key[0], "secret"],
+        place: |column, key| vec![column.table, &key[0], "secret"],
         ..SealedColumn::of("webhook_endpoints", &["psp_id"], "previous_secret")
     },
     SealedColumn {
-        place: |column, key| [column.table, &key[1], &key[2]],
+        place: |column, key| vec![column.table, &key[0], &key[1], &key[2]],
+        former_place: Some(|column, key| vec![column.table, &key[1], &key[2]]),
         ..SealedColumn::of("idempotency_keys", &["psp_id", "route", "key"], "response_body")
     },
     SealedColumn::of("customers", &["id"], "particulars"),
@@ -48,7 +53,11 @@ impl Row {
             return Ok(None);
         }
         let place = (column.place)(column, &self.key);
-        sealer.open(&place, &self.sealed).map(|plaintext| Some(sealer.seal(&place, &plaintext)))
+        let opened = sealer.open(&place, &self.sealed).or_else(|error| match column.former_place {
+            Some(former) => sealer.open(&former(column, &self.key), &self.sealed),
+            None => Err(error),
+        });
+        opened.map(|plaintext| Some(sealer.seal(&place, &plaintext)))
     }
 
     /// Name of the row in messages.
@@ -60,7 +69,8 @@ impl Row {
 impl SealedColumn {
     /// A column whose values are sealed for the table, the first part of the row's key, and the column.
     const fn of(table: &'static str, key: &'static [&'static str], column: &'static str) -> Self {
-        Self { table, key, column, place: |column, key| [column.table, &key[0], column.column] }
+        let place: SealContext = |column, key| vec![column.table, &key[0], column.column];
+        Self { table, key, column, place, former_place: None }
     }
 
     /// Reads the next rows with a value, in the order of the key.
@@ -120,4 +130,34 @@ impl SealedColumn {
 /// `$1, $2, ...` for the parts of a key.
 fn numbered(first: usize, key: &[String]) -> String {
     (first..first + key.len()).map(|number| format!("${number}")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use payferry_runtime::seal::MasterKeys;
+
+    use super::*;
+
+    #[test]
+    fn answers_sealed_without_their_psp_are_sealed_again_with_it() {
+        let mut keys = MasterKeys::one([7; 32]);
+        let before = Sealer::of(&keys);
+        keys.add([8; 32]);
+        let sealer = Sealer::of(&keys);
+        let column = SEALED.iter().find(|column| column.table == "idempotency_keys").unwrap();
+        let key = ["psp_1", "POST /payouts", "k"].map(str::to_owned).to_vec();
+        for place in
+            [&["idempotency_keys", "POST /payouts", "k"][..], &["idempotency_keys", "psp_1", "POST /payouts", "k"]]
+        {
+            let row = Row { key: key.clone(), sealed: before.seal(place, b"answer") };
+            let resealed = row.resealed(&sealer, column).unwrap().unwrap();
+            let now = ["idempotency_keys", "psp_1", "POST /payouts", "k"];
+            assert_eq!(
+                (sealer.open(&now, &resealed).unwrap(), sealer.is_current(&resealed)),
+                (b"answer".to_vec(), true)
+            );
+        }
+        let other = Row { key, sealed: before.seal(&["idempotency_keys", "psp_2", "POST /payouts", "k"], b"answer") };
+        assert!(other.resealed(&sealer, column).is_err());
+    }
 }

@@ -13,7 +13,7 @@ use payferry::http::{AppState, HttpConfig};
 use payferry::sandbox::{Folder, Payer, SandboxEnv, documents_folder};
 use payferry::terms::ConsentTerms;
 use payferry_accounts::documents::{DocumentStore, PSP_BYTES_MAX};
-use payferry_accounts::keys::{ApiKey, KeyMode};
+use payferry_accounts::keys::{ApiKey, KeyMode, RevokedKeys};
 use payferry_accounts::tenants::psp_row;
 use payferry_actors::auditors::AuditorsConfig;
 use payferry_actors::compliance::identity::{ComplianceConfig, IdentityProvider};
@@ -149,7 +149,8 @@ impl TestApp {
         let documents = DocumentStore::in_folder(&documents_folder(temp.path()), Sealer::new(&MASTER_KEY)).unwrap();
         let documents = documents.with_psp_bytes_max(config.documents_of_psp_max.unwrap_or(PSP_BYTES_MAX));
         let terms = ConsentTerms::default();
-        let http = HttpConfig { public_url, environment, limits, documents, terms, closing: CancellationToken::new() };
+        let (revoked_keys, closing) = (RevokedKeys::default(), CancellationToken::new());
+        let http = HttpConfig { public_url, environment, revoked_keys, limits, documents, terms, closing };
         let state = AppState::new(system, http);
         let router = payferry::http::router_with(state.clone(), config.routes);
         let (key, psp_id) = (String::new(), PspId::generate());

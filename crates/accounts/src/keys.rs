@@ -3,13 +3,16 @@
 //! A key is `sk_test_` or `sk_live_`, its ULID, 32 random bytes in hexadecimal, and a checksum. The checksum detects a
 //! truncated or mistyped key without a database lookup. Only a keyed hash of the whole key is stored.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
 use payferry_entities::api_keys;
 use payferry_runtime::seal::Sealer;
 use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
 
 const SECRET_BYTES: usize = 32;
 const ULID_CHARS: usize = 26;
@@ -34,11 +37,12 @@ impl KeyMode {
     }
 }
 
-/// A complete key. It is shown once, when it is created; `Debug` shows only its id.
+/// A complete key. It is shown once, when it is created; `Debug` shows only its id. Its text is overwritten when it is
+/// dropped.
 #[derive(Clone)]
 pub struct ApiKey {
     id: KeyId,
-    text: String,
+    text: Zeroizing<String>,
 }
 
 /// The error for a text that is not a key. It contains nothing of the text.
@@ -50,10 +54,11 @@ impl ApiKey {
     /// Generates a new key.
     pub fn generate(mode: KeyMode) -> Self {
         let id = KeyId::generate();
-        let secret: [u8; SECRET_BYTES] = rand::random();
-        let text = format!("{}{}{}", mode.prefix(), id.ulid(), hex::encode(secret));
+        let secret: Zeroizing<[u8; SECRET_BYTES]> = Zeroizing::new(rand::random());
+        let secret = Zeroizing::new(hex::encode(*secret));
+        let text = Zeroizing::new(format!("{}{}{}", mode.prefix(), id.ulid(), *secret));
         let checksum = crc32fast::hash(text.as_bytes());
-        Self { id, text: format!("{text}{checksum:08x}") }
+        Self { id, text: Zeroizing::new(format!("{}{checksum:08x}", *text)) }
     }
 
     /// The public part, which identifies its row.
@@ -99,6 +104,22 @@ impl ApiKey {
     }
 }
 
+/// The keys that were revoked on this node. A node refuses them at once, although it caches keys. Clones share the set.
+#[derive(Debug, Clone, Default)]
+pub struct RevokedKeys(Arc<RwLock<HashSet<KeyId>>>);
+
+impl RevokedKeys {
+    /// Adds a revoked key.
+    pub fn add(&self, id: KeyId) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(id);
+    }
+
+    /// Returns true if the key was revoked on this node.
+    pub fn contains(&self, id: KeyId) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).contains(&id)
+    }
+}
+
 impl FromStr for ApiKey {
     type Err = NotAKey;
 
@@ -113,7 +134,7 @@ impl FromStr for ApiKey {
             return Err(NotAKey);
         }
         let id = format!("{}{}", KeyId::PREFIX, &rest[..ULID_CHARS]).parse().map_err(|_| NotAKey)?;
-        Ok(Self { id, text: text.to_owned() })
+        Ok(Self { id, text: Zeroizing::new(text.to_owned()) })
     }
 }
 

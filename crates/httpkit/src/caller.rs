@@ -17,7 +17,7 @@ use payferry_runtime::seal::Sealer;
 use serde_json::Value;
 
 use crate::error::ApiError;
-use crate::extract::{Fields, json};
+use crate::extract::{Fields, QueryNames, json};
 use crate::idempotency::{Idempotency, RunningKeys};
 use crate::limits::Limiters;
 
@@ -39,11 +39,18 @@ pub trait HttpState: Clone + Send + Sync + 'static {
     fn running_keys(&self) -> &RunningKeys;
 
     /// Finds the API key of a request, counts the request against the limit of the key, and checks that the key has `scope`.
-    fn authenticate(
-        &self,
-        parts: &Parts,
-        scope: KeyScope,
-    ) -> impl Future<Output = Result<(PspId, KeyId), ApiError>> + Send;
+    fn authenticate(&self, parts: &Parts, scope: KeyScope) -> impl Future<Output = Result<KeyHolder, ApiError>> + Send;
+}
+
+/// The owner of an authenticated key.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyHolder {
+    /// The tenant.
+    pub psp_id: PspId,
+    /// The key.
+    pub key_id: KeyId,
+    /// True if the key has the scope `customers`, which the identity data of customers needs.
+    pub sees_identities: bool,
 }
 
 /// A scope that a route requires.
@@ -85,6 +92,8 @@ pub struct Caller<S: Requires> {
     pub psp_id: PspId,
     /// Its key.
     pub key_id: KeyId,
+    /// True if the key has the scope `customers`.
+    pub sees_identities: bool,
     scope: PhantomData<S>,
 }
 
@@ -92,8 +101,9 @@ impl<A: HttpState, S: Requires> FromRequestParts<A> for Caller<S> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &A) -> Result<Self, ApiError> {
-        let (psp_id, key_id) = app.authenticate(parts, S::SCOPE).await?;
-        Ok(Self { psp_id, key_id, scope: PhantomData })
+        let KeyHolder { psp_id, key_id, sees_identities } = app.authenticate(parts, S::SCOPE).await?;
+        QueryNames::check(parts)?;
+        Ok(Self { psp_id, key_id, sees_identities, scope: PhantomData })
     }
 }
 
@@ -161,7 +171,7 @@ impl<A: HttpState, S: Requires, const BYTES_MAX: usize> FromRequest<A> for Submi
         let caller = Caller::<S>::from_request_parts(&mut parts, app).await?;
         let body = read_body(body, BYTES_MAX).await?;
         let idempotency = Idempotency::begin(app, caller.psp_id, &parts, &body).await?.map_err(RequestRefusal)?;
-        let (Caller { psp_id, key_id, scope }, is_json) = (caller, is_json(&parts));
+        let (Caller { psp_id, key_id, scope, .. }, is_json) = (caller, is_json(&parts));
         Ok(Self { psp_id, key_id, idempotency, body, is_json, scope })
     }
 }

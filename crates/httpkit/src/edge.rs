@@ -153,7 +153,8 @@ async fn answer(State(edge): State<Edge>, request: Request, next: Next) -> Respo
     let method = request.method().clone();
     let started = Instant::now();
     // Paths may hold a magic link's token: only the template is logged.
-    let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
+    let route =
+        request.extensions().get::<MatchedPath>().map_or(crate::metrics::UNMATCHED, MatchedPath::as_str).to_owned();
     let span = tracing::info_span!(
         "http.request",
         request.id = %id,

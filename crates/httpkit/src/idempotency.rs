@@ -117,13 +117,14 @@ impl Idempotency {
     pub fn row(&self, answer: &Answer) -> Option<idempotency_keys::Model> {
         let running = self.0.as_deref()?;
         let now: Timestamp = running.clock.now();
+        let psp_id = running.psp_id.to_string();
         Some(idempotency_keys::Model {
-            psp_id: running.psp_id.to_string(),
+            response_body: running.sealer.seal(&running.seal_place(&psp_id), answer.body()),
+            psp_id,
             route: running.route.clone(),
             key: running.key.clone(),
             request_hash: running.request_hash.clone(),
             response_status: i64::from(answer.status().as_u16()),
-            response_body: running.sealer.seal(&running.seal_place(), answer.body()),
             created_at: now.as_millis(),
             expires_at: now.plus_secs(KEPT_SECS).as_millis(),
         })
@@ -188,7 +189,12 @@ impl Idempotency {
         if row.request_hash != running.request_hash {
             return Err(ApiError::IdempotencyKeyReused);
         }
-        let body = running.sealer.open(&running.seal_place(), &row.response_body).map_err(ApiError::internal)?;
+        let place = running.seal_place(&row.psp_id);
+        let [table, _, route, key] = place;
+        // Earlier versions sealed without the PSP. The last such answer expires 24 h after the upgrade.
+        let body = running.sealer.open(&place, &row.response_body);
+        let body = body.or_else(|_| running.sealer.open(&[table, route, key], &row.response_body));
+        let body = body.map_err(ApiError::internal)?;
         let status = u16::try_from(row.response_status).ok().and_then(|status| StatusCode::from_u16(status).ok());
         let status = status.ok_or_else(|| ApiError::internal("a stored answer has no valid HTTP status"))?;
         let mut response = Answer { status, body }.into_response();
@@ -198,8 +204,8 @@ impl Idempotency {
 }
 
 impl RunningRequest {
-    fn seal_place(&self) -> [&str; 3] {
-        ["idempotency_keys", &self.route, &self.key]
+    fn seal_place<'a>(&'a self, psp_id: &'a str) -> [&'a str; 4] {
+        ["idempotency_keys", psp_id, &self.route, &self.key]
     }
 }
 

@@ -19,10 +19,12 @@ pub mod progress;
 mod serve;
 
 pub use address::{ClientAddress, TrustedProxies};
-pub use caller::{Caller, Customers, Full, HttpState, Money, Payments, Read, Requires, Webhooks};
+pub use caller::{Caller, Customers, Full, HttpState, KeyHolder, Money, Payments, Read, Requires, Webhooks};
 pub use edge::X_REQUEST_ID;
 pub use error::{ApiError, Away, FieldError, Problem};
-pub use extract::{Fault, Fields, JsonBody, PageQuery, Path, QueryFields, Submission, between, read};
+pub use extract::{
+    AnyQuery, Fault, Fields, JsonBody, PageQuery, Path, QueryFields, QueryNames, Submission, between, read,
+};
 pub use idempotency::Answer;
 pub use limits::{Limits, REQUEST_TIMEOUT};
 pub use progress::{EdgeLimits, RequestProgress};

@@ -9,7 +9,8 @@ use metrics::{Counter, Histogram, counter, gauge, histogram};
 use parking_lot::RwLock;
 
 payferry_runtime::metrics! {
-    Counter REQUESTS = "payferry_http_requests_total", "Requests answered, by method, route template and status.";
+    Counter REQUESTS = "payferry_http_requests_total", "Requests answered, by method, route template and status. Requests for unknown paths, and with methods that a \
+         path does not have, are one series: `other`, `unmatched`, 404.";
     Histogram(Seconds) SECONDS = "payferry_http_request_duration_seconds",
         "Time from the request head to the response head.";
     Counter CONNECTIONS_CLOSED = "payferry_http_connections_closed_total",
@@ -28,6 +29,9 @@ struct Handles {
 type ByRoute = HashMap<String, Vec<(&'static str, Handles)>>;
 
 static HANDLES: LazyLock<RwLock<ByRoute>> = LazyLock::new(RwLock::default);
+
+/// Route label of requests that have no route.
+pub(crate) const UNMATCHED: &str = "unmatched";
 
 /// Registers the help texts of the metrics, for a recorder that was just installed.
 pub fn install() {
@@ -58,7 +62,9 @@ pub(crate) fn connection_closed(reason: &'static str) {
 
 /// Records one answered request.
 pub(crate) fn request(method: &Method, route: &str, status: u16, took: Duration) {
-    let method = method_label(method);
+    let is_unmatched = status == 405 || (status == 404 && route == UNMATCHED);
+    let (method, route, status) =
+        if is_unmatched { ("other", UNMATCHED, 404) } else { (method_label(method), route, status) };
     if !record(&HANDLES.read(), method, route, status, took) {
         let mut routes = HANDLES.write();
         prepare(&mut routes, method, route, status);

@@ -53,7 +53,7 @@ use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use payferry_accounts::documents::DocumentStore;
-use payferry_accounts::keys::KeyMode;
+use payferry_accounts::keys::{KeyMode, RevokedKeys};
 use payferry_actors::System;
 use payferry_httpkit::edge::Edge;
 use payferry_httpkit::error::Listener;
@@ -94,6 +94,8 @@ pub struct OperatorConfig {
     pub token: String,
     /// Mode of the API keys that are created here.
     pub key_mode: KeyMode,
+    /// The API keys that were revoked on this node, shared with the listener for PSPs.
+    pub revoked_keys: RevokedKeys,
     /// Storage of the customers' documents.
     pub documents: DocumentStore,
     /// Unsafe settings that the configuration uses.

@@ -22,6 +22,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
+use zeroize::Zeroizing;
 
 /// Length of a master key, bytes.
 pub const MASTER_KEY_BYTES: usize = 32;
@@ -40,7 +41,7 @@ pub type KeyVersion = u32;
 pub struct Sealer {
     current: KeyVersion,
     ciphers: Arc<BTreeMap<KeyVersion, Aes256GcmSiv>>,
-    hash_key: [u8; 32],
+    hash_key: Key,
 }
 
 /// Errors of opening a sealed value. They contain nothing of the value.
@@ -62,7 +63,10 @@ impl Sealer {
 
     /// Creates a sealer with several versions; the highest seals.
     pub fn of(keys: &MasterKeys) -> Self {
-        let cipher = |master: &[u8; MASTER_KEY_BYTES]| Aes256GcmSiv::new(&hmac(master, &[b"payferry seal v1"]).into());
+        let cipher = |master: &Key| {
+            let key = Zeroizing::new(hmac(&**master, &[b"payferry seal v1"]));
+            Aes256GcmSiv::new((&*key).into())
+        };
         let ciphers = keys.versions().map(|(version, master)| (version, cipher(master))).collect();
         Self { current: keys.current(), ciphers: Arc::new(ciphers), hash_key: keys.hash_key() }
     }
@@ -114,7 +118,7 @@ impl Sealer {
     /// Returns HMAC-SHA256 of `parts` under the hash key, as lower-case hex. Parts are length-prefixed, so `["a","bc"]`
     /// and `["ab","c"]` differ.
     pub fn keyed_hash(&self, parts: &[&[u8]]) -> String {
-        hex::encode(hmac(&self.hash_key, parts))
+        hex::encode(hmac(&*self.hash_key, parts))
     }
 
     fn encrypt(&self, place: &[&str], plaintext: &[u8]) -> ([u8; NONCE_BYTES], Vec<u8>) {
@@ -165,7 +169,8 @@ const FIRST: KeyVersion = 1;
 /// Label of the line with the hash key.
 const HASH: &str = "hash";
 
-type Key = [u8; MASTER_KEY_BYTES];
+/// A key, which is overwritten when it is dropped.
+type Key = Zeroizing<[u8; MASTER_KEY_BYTES]>;
 
 /// At least one master key, and the hash key. `Debug` shows only the versions.
 #[derive(Clone, PartialEq, Eq, derive_more::Debug)]
@@ -208,8 +213,8 @@ pub enum MasterKeysError {
 
 impl MasterKeys {
     /// Creates a set with one key, as version 1.
-    pub fn one(key: Key) -> Self {
-        Self { versions: BTreeMap::from([(FIRST, key)]), hash: hash_key(&key) }
+    pub fn one(key: [u8; MASTER_KEY_BYTES]) -> Self {
+        Self { hash: hash_key(&key), versions: BTreeMap::from([(FIRST, Key::new(key))]) }
     }
 
     /// Returns the highest version, which seals.
@@ -218,9 +223,9 @@ impl MasterKeys {
     }
 
     /// Adds `key`, which seals from then on. Returns its version.
-    pub fn add(&mut self, key: Key) -> KeyVersion {
+    pub fn add(&mut self, key: [u8; MASTER_KEY_BYTES]) -> KeyVersion {
         let version = self.current() + 1;
-        self.versions.insert(version, key);
+        self.versions.insert(version, Key::new(key));
         version
     }
 
@@ -229,15 +234,15 @@ impl MasterKeys {
     }
 
     fn hash_key(&self) -> Key {
-        self.hash
+        self.hash.clone()
     }
 
     /// Formats the keys for a file, readable by [`FromStr`]. Version 1 may be removed later, because the hash key has a
     /// line of its own.
     pub fn expose(&self) -> String {
-        let mut text = format!("{HASH}: {}\n", hex::encode(self.hash));
+        let mut text = format!("{HASH}: {}\n", hex::encode(*self.hash));
         for (version, key) in &self.versions {
-            let _ = writeln!(text, "{version}: {}", hex::encode(key));
+            let _ = writeln!(text, "{version}: {}", hex::encode(**key));
         }
         text
     }
@@ -253,7 +258,7 @@ impl FromStr for MasterKeys {
         match lines.as_slice() {
             [] => return Err(MasterKeysError::Empty),
             [(_, alone)] if !alone.contains(':') => {
-                return key_of(alone).map(Self::one).ok_or(MasterKeysError::Alone);
+                return key_of(alone).map(|key| Self::one(*key)).ok_or(MasterKeysError::Alone);
             }
             _ => {}
         }
@@ -276,7 +281,7 @@ impl FromStr for MasterKeys {
             return Err(MasterKeysError::Empty);
         }
         same(&versions)?;
-        let made = versions.get(&FIRST).map(hash_key);
+        let made = versions.get(&FIRST).map(|key| hash_key(&**key));
         let hash = match (hash, made) {
             (Some(hash), Some(made)) if hash != made => return Err(MasterKeysError::OtherHash),
             (hash, made) => hash.or(made).ok_or(MasterKeysError::NoHash)?,
@@ -289,7 +294,7 @@ impl FromStr for MasterKeys {
 fn same(versions: &BTreeMap<KeyVersion, Key>) -> Result<(), MasterKeysError> {
     let mut seen = BTreeMap::new();
     for (version, key) in versions {
-        if let Some(other) = seen.insert(key, *version) {
+        if let Some(other) = seen.insert(**key, *version) {
             return Err(MasterKeysError::Same(other, *version));
         }
     }
@@ -297,12 +302,12 @@ fn same(versions: &BTreeMap<KeyVersion, Key>) -> Result<(), MasterKeysError> {
 }
 
 fn key_of(text: &str) -> Option<Key> {
-    let mut key = [0; MASTER_KEY_BYTES];
-    hex::decode_to_slice(text.trim(), &mut key).ok().map(|()| key)
+    let mut key = Key::default();
+    hex::decode_to_slice(text.trim(), &mut *key).ok().map(|()| key)
 }
 
-fn hash_key(master: &Key) -> Key {
-    hmac(master, &[b"payferry hash v1"])
+fn hash_key(master: &[u8]) -> Key {
+    Key::new(hmac(master, &[b"payferry hash v1"]))
 }
 
 #[cfg(test)]

@@ -8,6 +8,10 @@ use url::{Host, Url};
 
 /// Maximum length of a webhook URL, characters.
 pub const URL_CHARS_MAX: usize = 2_048;
+/// Maximum bytes of a DNS name.
+const NAME_BYTES_MAX: usize = 253;
+/// Maximum bytes of a part of a DNS name.
+const LABEL_BYTES_MAX: usize = 63;
 
 /// Azure's metadata and DNS address for virtual machines: public by number, internal in effect.
 const AZURE_METADATA: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
@@ -36,6 +40,9 @@ pub enum UrlRejection {
     /// It contains a fragment.
     #[error("must not contain a fragment")]
     Fragment,
+    /// Its host is neither an address nor a DNS name.
+    #[error("must have a DNS name or an IP address as its host")]
+    Host,
     /// Its address is not public.
     #[error("must use a public address")]
     NotPublic,
@@ -49,6 +56,7 @@ impl UrlRejection {
             Self::NotHttps => "url_not_https",
             Self::Credentials => "url_credentials",
             Self::Fragment => "url_fragment",
+            Self::Host => "url_host",
             Self::NotPublic => "url_not_public",
         }
     }
@@ -73,9 +81,20 @@ pub fn check(policy: UrlPolicy, text: &str) -> Result<Url, UrlRejection> {
     let allowed = match url.host().ok_or(UrlRejection::Malformed)? {
         Host::Ipv4(address) => policy.allows(address.into()),
         Host::Ipv6(address) => policy.allows(address.into()),
+        Host::Domain(name) if !is_dns_name(name) => return Err(UrlRejection::Host),
         Host::Domain(name) => policy == UrlPolicy::Sandbox || !is_inside_name(name),
     };
     if allowed { Ok(url) } else { Err(UrlRejection::NotPublic) }
+}
+
+/// Returns `true` if the name is a host name that DNS can have (RFC 1123), with or without the dot of the root.
+fn is_dns_name(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let is_label = |label: &str| {
+        let letters = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        (1..=LABEL_BYTES_MAX).contains(&label.len()) && letters && !label.starts_with('-') && !label.ends_with('-')
+    };
+    name.len() <= NAME_BYTES_MAX && name.split('.').all(is_label)
 }
 
 /// Returns `true` if the name never belongs to a public host.
@@ -180,6 +199,12 @@ mod tests {
         assert_eq!(refused(&format!("https://a.example.com/{}", "x".repeat(3_000))), UrlRejection::Malformed);
         assert_eq!(refused("https://u:p@psp.example.com/"), UrlRejection::Credentials);
         assert_eq!(refused("https://psp.example.com/#x"), UrlRejection::Fragment);
+        assert!(check(UrlPolicy::Production, "https://b\u{fc}cher.example.com./").is_ok());
+        let long = format!("{}.example.com", "a".repeat(64));
+        let longer = format!("{}example.com", "abcdefgh.".repeat(28));
+        for host in ["a_b.example.com", "-a.example.com", "a-.example.com", "a..example.com", &long, &longer] {
+            assert_eq!(refused(&format!("https://{host}/")), UrlRejection::Host, "{host}");
+        }
         let names = "localhost LOCALHOST. db a.internal";
         let v4 = "127.0.0.1 2130706433 0x7f.1 10.1.2.3 172.16.0.1 192.168.1.1 169.254.169.254 168.63.129.16 100.64.0.1 \
                   100.100.100.200 0.0.0.0 198.18.0.1 224.0.0.1 255.255.255.255";

@@ -29,6 +29,8 @@ pub struct Model {
     pub live: bool,
     /// Label that needs attention from an operator: `SETTLEMENT_FAILED`, `IN_REVIEW` or `FUNDS_BLOCKED`.
     pub attention: Option<String>,
+    /// All labels as a JSON list; null if there are none.
+    pub labels: Option<String>,
     /// Chain of the payment.
     pub chain: String,
     /// USDC or USDT.

@@ -2,8 +2,9 @@
 
 use axum::extract::State;
 use payferry_accounts::contains;
+use payferry_domain::customer::KycStatus;
 use payferry_entities::customers::{Column, Entity};
-use payferry_httpkit::{Answer, ApiError, Fault, Path, Read};
+use payferry_httpkit::{Answer, ApiError, Fault, Path, Read, read};
 use sea_orm::{ColumnTrait, Condition, DerivePartialModel, EntityTrait, QueryFilter};
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
@@ -53,6 +54,8 @@ pub struct CustomerFilters {
     pub search: Option<String>,
     /// active or inactive.
     pub status: Option<String>,
+    /// pending, pending_update, approved, success or rejected.
+    pub kyc_status: Option<String>,
 }
 
 /// A page of customers.
@@ -82,11 +85,17 @@ pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
     let wanted = Condition::all()
         .add(Column::PspId.eq(caller.psp_id.to_string()))
         .add_option(query.optional("search", text).map(contains))
+        .add_option(query.optional("kyc_status", kyc_status).map(|status| Column::KycStatus.eq(status.as_str())))
         .add_option(query.optional("status", is_active).map(|is_active| Column::IsActive.eq(is_active)));
     let page = query.finish_page()?;
     let (total, customers) =
         read_page(app.database(), Entity::find().filter(wanted), [Column::CreatedAt, Column::Id], page).await?;
     Answer::ok(&CustomerList { message: "Customers", total, limit: page.limit, offset: page.offset, customers })
+}
+
+/// Reads the parameter `kyc_status`.
+fn kyc_status(text: &str) -> Result<KycStatus, Fault> {
+    read::name(&text.into(), "pending, pending_update, approved, success, rejected")
 }
 
 /// Reads the parameter `status`.
@@ -109,7 +118,8 @@ pub struct CustomerAnswer {
 
 /// Read a customer
 ///
-/// The complete record, with payment details and the paths of documents.
+/// The complete record, with payment details and the paths of documents. Government and tax ids, dates of birth, phone
+/// numbers and account numbers need the scope `customers`.
 #[utoipa::path(
     get, path = "/api/v1/customers/{customer_id}", tag = "Customers", operation_id = "getCustomer",
     params(("customer_id" = String, Path, description = "The id from its creation.")),
@@ -119,5 +129,6 @@ pub async fn get(parts: OneOf<Read>) -> Result<Answer, ApiError> {
     let (State(app), caller, Path(customer_id)) = parts;
     let row = own(&app, caller.psp_id, &customer_id).await?;
     let customer = CustomerRecord::read(&app, app.database().reader(), &row).await?;
+    let customer = if caller.sees_identities { customer } else { customer.without_identity() };
     Answer::ok(&CustomerAnswer { message: "Customer", customer })
 }

@@ -57,13 +57,15 @@ record! {
         tos_accepted_at: Option<DateTime> = row.tos_accepted_at.map(DateTime),
         first_name: String = particulars.first_name,
         last_name: String = particulars.last_name,
-        /// The date of birth at midnight, UTC.
+        /// The date of birth at midnight, UTC. Null without the scope `customers`.
         #[schema(format = "date-time", example = "1990-12-10T00:00:00.000Z")]
-        dob: String = midnight(particulars.dob),
-        /// Null until submitted.
+        dob: Option<String> = Some(midnight(particulars.dob)),
+        /// Absent until submitted, and without the scope `customers`.
         #[serde(skip_serializing_if = "Option::is_none")]
         phone_number: Option<String> = particulars.phone_number,
-        government_id_number: String = particulars.government_id_number,
+        /// Null without the scope `customers`.
+        government_id_number: Option<String> = Some(particulars.government_id_number),
+        /// Null without the scope `customers`.
         tax_id: Option<String> = particulars.tax_id,
         residential_address: PostalAddress = particulars.residential_address,
         document_type: Option<String> = particulars.document_type,
@@ -77,7 +79,7 @@ record! {
         incorporation_certificate: Option<String> = document(DocumentKind::IncorporationCertificate),
         /// Path of the stored document.
         proof_of_business_address: Option<String> = document(DocumentKind::ProofOfBusinessAddress),
-        /// The current payment details; null if there are none.
+        /// The current payment details; null if there are none. Without an account number without the scope `customers`.
         payment_details: Option<PaymentDetailsRecord> = payment_details,
         #[serde(flatten, skip_serializing_if = "Option::is_none")]
         deactivated: Option<DeactivatedRecord> = deactivated,
@@ -93,7 +95,8 @@ record! {
     struct BusinessRecord {
         business_name: String = business.business_name,
         incorporation_certificate_number: String = business.incorporation_certificate_number,
-        business_tax_id: String = business.business_tax_id,
+        /// Null without the scope `customers`.
+        business_tax_id: Option<String> = Some(business.business_tax_id),
         ownership_percentage: String = business.ownership_percentage,
         registered_business_address: PostalAddress = business.registered_business_address,
         website_url: Option<String> = business.website_url,
@@ -137,6 +140,22 @@ impl CustomerRecord {
         let particulars = Particulars::open(app.sealer(), &row.id, &row.particulars)?;
         let details = details.map(|details| PaymentDetailsRecord::of(app, &details)).transpose()?;
         Self::with(row, particulars, &documents, details)
+    }
+
+    /// Removes what only the scope `customers` shows: government and tax ids, dates of birth, phone and account numbers.
+    pub fn without_identity(self) -> Self {
+        Self {
+            dob: None,
+            phone_number: None,
+            government_id_number: None,
+            tax_id: None,
+            business: self.business.map(|business| BusinessRecord { business_tax_id: None, ..business }),
+            payment_details: self.payment_details.map(|record| PaymentDetailsRecord {
+                details: PaymentDetails { account_number: None, ..record.details },
+                ..record
+            }),
+            ..self
+        }
     }
 
     /// The record of a new customer whose personal data is already decrypted.

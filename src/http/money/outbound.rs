@@ -24,7 +24,7 @@ use serde_json::{Map, Value, json};
 use tracing::Instrument;
 use utoipa::ToSchema;
 
-use crate::http::lists::{DateTime, read_page};
+use crate::http::lists::{DateTime, id, read_page, text};
 use crate::http::payments::initiate::{check_customer, metadata};
 use crate::http::state::{AppShared, AppState, ListOf, OneOf};
 
@@ -175,9 +175,10 @@ async fn page(
     psp_id: PspId,
     kind: OutboundKind,
     mut query: QueryFields,
+    filter: Condition,
 ) -> Result<(PageQuery, u64, Vec<SendingRecord>), ApiError> {
     let status = |text: &str| read::name::<OutboundStatus>(&text.into(), "pending, sent, failed");
-    let wanted = Condition::all()
+    let wanted = filter
         .add(Column::PspId.eq(psp_id.to_string()))
         .add(Column::Kind.eq(kind.as_str()))
         .add_option(query.optional("status", status).map(|status| Column::Status.eq(status.as_str())));
@@ -253,6 +254,8 @@ pub struct PayoutList {
 /// List payouts
 #[utoipa::path(
     get, path = "/payouts", tag = "Money", operation_id = "listPayouts", params(
+        ("customer_id" = Option<String>, Query, description = "Only payouts to this customer."),
+        ("reference" = Option<String>, Query, description = "Only payouts with exactly this reference."),
         ("status" = Option<String>, Query, description = "pending, sent or failed."),
         ("limit" = Option<u64>, Query, description = "1 to 200; default 50."),
         ("offset" = Option<u64>, Query, description = "Items to skip."),
@@ -260,8 +263,12 @@ pub struct PayoutList {
     responses((status = 200, description = "A page, newest first.", body = PayoutList)),
 )]
 pub async fn list_payouts(parts: ListOf) -> Result<Answer, ApiError> {
-    let (State(app), caller, query) = parts;
-    let (PageQuery { limit, offset }, total, payouts) = page(&app, caller.psp_id, OutboundKind::Payout, query).await?;
+    let (State(app), caller, mut query) = parts;
+    let filter = Condition::all()
+        .add_option(query.optional("customer_id", id::<CustomerId>).map(|id| Column::CustomerId.eq(id)))
+        .add_option(query.optional("reference", text).map(|reference| Column::Reference.eq(reference)));
+    let (PageQuery { limit, offset }, total, payouts) =
+        page(&app, caller.psp_id, OutboundKind::Payout, query, filter).await?;
     Answer::ok(&PayoutList { message: "Payouts", total, limit, offset, payouts })
 }
 
@@ -344,7 +351,7 @@ pub struct WithdrawalList {
 pub async fn list_withdrawals(parts: ListOf) -> Result<Answer, ApiError> {
     let (State(app), caller, query) = parts;
     let (PageQuery { limit, offset }, total, withdrawals) =
-        page(&app, caller.psp_id, OutboundKind::Withdrawal, query).await?;
+        page(&app, caller.psp_id, OutboundKind::Withdrawal, query, Condition::all()).await?;
     Answer::ok(&WithdrawalList { message: "Withdrawals", total, limit, offset, withdrawals })
 }
 

@@ -6,13 +6,12 @@ use axum::http::header::{ACCEPT, CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use clap::ValueEnum;
-use payferry_domain::{Chain, Token};
 use payferry_httpkit::live::{StreamOwner, StreamPermit};
-use payferry_httpkit::{ApiError, Caller, Fault, QueryFields, Read, read};
+use payferry_httpkit::{ApiError, Caller, Fault, QueryFields, Read};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http::lists::DateTime;
+use crate::http::lists::{DateTime, chain, token};
 use crate::http::openapi::UnreadableQuery;
 use crate::http::state::AppState;
 use crate::statements::{Format, Period, Statement, StatementAccount, StatementEntry, Tokens, Wanted, moment};
@@ -77,8 +76,7 @@ pub async fn read_statement(
     let at =
         |text: &str| moment(text).map_err(|expected| Fault::new("invalid_timestamp", format!("must be {expected}")));
     let (from, to) = (query.required("from", at), query.required("to", at));
-    let chain = query.optional("chain", |text| read::name::<Chain>(&text.into(), "base, polygon, arbitrum"));
-    let currency = query.optional("currency", |text| read::name::<Token>(&text.into(), "USDC, USDT"));
+    let (chain, currency) = (query.optional("chain", chain), query.optional("currency", token));
     let unknown = |_| Fault::new("unknown_value", format!("must be one of {FORMATS}"));
     let format = query.optional("format", |text| Format::from_str(text, false).map_err(unknown));
     let period = from.zip(to).and_then(|(from, to)| match Period::new(from, to) {

@@ -21,6 +21,7 @@ use utoipa::ToSchema;
 use super::outbound::{audit_entry, check_suitable, wallet_of};
 use crate::http::lists::{id, read_page, text};
 use crate::http::payments::initiate::{self, InitiateAnswer};
+use crate::http::payments::read::status;
 use crate::http::payments::{self, PaymentRecord};
 use crate::http::state::{AppShared, AppState, ListOf, OneOf};
 
@@ -132,6 +133,7 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
     get, path = "/transfers", tag = "Money", operation_id = "listTransfers", params(
         ("customer_id" = Option<String>, Query, description = "Only transfers to this customer."),
         ("reference" = Option<String>, Query, description = "Only transfers with exactly this reference."),
+        ("status" = Option<String>, Query, description = "pending, confirmed, settled, mismatched or failed."),
         ("limit" = Option<u64>, Query, description = "1 to 200; default 50."),
         ("offset" = Option<u64>, Query, description = "Items to skip."),
     ),
@@ -143,7 +145,8 @@ pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
         .add(Column::PspId.eq(caller.psp_id.to_string()))
         .add(Column::Purpose.eq(payments::TRANSFER))
         .add_option(query.optional("customer_id", id::<CustomerId>).map(|id| Column::CustomerId.eq(id)))
-        .add_option(query.optional("reference", text).map(|reference| Column::Reference.eq(reference)));
+        .add_option(query.optional("reference", text).map(|reference| Column::Reference.eq(reference)))
+        .add_option(query.optional("status", status).map(|status| Column::Status.eq(status.as_str())));
     let page = query.finish_page()?;
     let (total, rows) =
         read_page(app.database(), Entity::find().filter(wanted), [Column::CreatedAt, Column::Id], page).await?;

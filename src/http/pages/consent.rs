@@ -6,7 +6,8 @@
 use axum::Form;
 use axum::extract::State;
 use axum::extract::rejection::FormRejection;
-use axum::http::{StatusCode, Uri};
+use axum::http::header::USER_AGENT;
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use maud::html;
 use payferry_domain::customer::{Command, Customer};
@@ -23,6 +24,9 @@ use serde_json::json;
 use super::{failure, notice};
 use crate::http::consent::link::{self, LinkError};
 use crate::http::state::{AppShared, AppState};
+
+/// Maximum characters of a stored user agent; the rest is cut off.
+const USER_AGENT_CHARS_MAX: usize = 255;
 
 /// The submitted form.
 #[derive(Deserialize)]
@@ -60,6 +64,7 @@ pub(in crate::http) async fn accept(
     _: PageAdmitted,
     State(app): State<AppState>,
     uri: Uri,
+    headers: HeaderMap,
     click: Result<Form<Click>, FormRejection>,
 ) -> Response {
     let token = token_of(&uri);
@@ -69,7 +74,7 @@ pub(in crate::http) async fn accept(
             let (_, psp) = ask(&app, &token).await?;
             return Ok(offer(&app, StatusCode::UNPROCESSABLE_ENTITY, &psp));
         }
-        record(&app, &token).await
+        record(&app, &token, &headers).await
     };
     outcome.await.unwrap_or_else(|refusal| refuse(&refusal))
 }
@@ -95,7 +100,7 @@ fn customer_id(app: &AppShared, token: &str) -> Result<CustomerId, Refusal> {
     link::read(app.sealer(), token, app.clock().now()).map_err(Refusal::Link)
 }
 
-async fn record(app: &AppShared, token: &str) -> Result<Response, Refusal> {
+async fn record(app: &AppShared, token: &str, headers: &HeaderMap) -> Result<Response, Refusal> {
     let (id, now) = (customer_id(app, token)?, app.clock().now());
     let mut opened = match Opened::find(app.database(), id, None).await {
         Err(CustomerChangeError::NotFound) => return Err(Refusal::Link(LinkError::Forged)),
@@ -109,11 +114,14 @@ async fn record(app: &AppShared, token: &str) -> Result<Response, Refusal> {
         }
         outcome => outcome?,
     };
+    let user_agent = headers.get(USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let user_agent = user_agent.map(|text| text.chars().take(USER_AGENT_CHARS_MAX).collect::<String>());
+    // With the client's address, which every entry has, the evidence of the consent.
     let entry = NewAuditEntry {
         action: "customer.terms_shown".to_owned(),
         psp_id: Some(opened.customer().psp_id),
         subject: id.to_string(),
-        detail: json!({ "sha256": app.config.terms.digest() }),
+        detail: json!({ "sha256": app.config.terms.digest(), "user_agent": user_agent }),
     };
     audit::append(opened.transaction(), &Actor::Customer, now, vec![entry]).await?;
     opened.commit().await?;

@@ -4,22 +4,27 @@
 use axum::extract::State;
 use axum::response::Response;
 use axum::response::sse::Event;
-use payferry_domain::payment::{Payment, Status};
-use payferry_domain::{CustomerId, MerchantId, PaymentId, PspId};
+use payferry_domain::payment::{Label, Payment, Status};
+use payferry_domain::{Address, Chain, CustomerId, Hash32, MerchantId, PaymentId, PspId};
 use payferry_entities::payments::{Column, Entity, Model};
+use payferry_entities::{chain_tx_attempts, chain_txs, operations, transfers};
 use payferry_httpkit::live::{STREAMS_PER_PSP, StreamOwner};
-use payferry_httpkit::{Answer, ApiError, Path, QueryFields, Read, read};
+use payferry_httpkit::{Answer, ApiError, Fault, Path, QueryFields, Read, read};
 use payferry_journal::payments::payment_of;
-use sea_orm::sea_query::{Expr, ExprTrait, SimpleExpr};
+use sea_orm::sea_query::{BinOper, Expr, ExprTrait, Query, SelectStatement, SimpleExpr, UnionType};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{PaymentRecord, own, own_row};
-use crate::http::lists::{PageParams, id, moment, text};
+use crate::http::lists::{PageParams, chain, id, moment, text, token};
 use crate::http::live;
 use crate::http::openapi::UnreadableQuery;
 use crate::http::state::{AppShared, ListOf, OneOf};
+
+/// Names of the labels.
+const LABELS: &str = "UNDERPAID, OVERPAID, LATE, MULTIPLE, EXCESS, REORGED, WRONG_TOKEN, WRONG_CHAIN, IN_REVIEW, \
+    FUNDS_BLOCKED, SETTLEMENT_FAILED";
 
 /// Read a payment
 ///
@@ -72,6 +77,18 @@ pub struct PaymentFilters {
     pub customer_id: Option<String>,
     /// Payments with exactly this reference.
     pub reference: Option<String>,
+    /// base, polygon or arbitrum: the chain of the payment.
+    pub chain: Option<String>,
+    /// USDC or USDT.
+    pub currency: Option<String>,
+    /// Payments with this label, such as OVERPAID.
+    pub label: Option<String>,
+    /// Payments with this transaction: a received transfer, the settlement, or a refund.
+    pub tx_hash: Option<String>,
+    /// The payment of this intermediary wallet.
+    pub wallet: Option<String>,
+    /// Changed at or after this ISO 8601 time.
+    pub updated_from: Option<String>,
     /// Created at or after this ISO 8601 time.
     pub created_from: Option<String>,
     /// Created before this ISO 8601 time.
@@ -127,17 +144,84 @@ pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
 }
 
 fn filters(query: &mut QueryFields, psp_id: PspId) -> Select<Entity> {
-    let status = |text: &str| read::name::<Status>(&text.into(), "pending, confirmed, settled, mismatched, failed");
+    let address = |text: &str| read::address(&text.into());
+    let hash = |text: &str| {
+        text.parse::<Hash32>().map_err(|_| Fault::new("invalid_hash", "must be 0x and 64 hexadecimal digits"))
+    };
+    let of_transaction = query.optional("tx_hash", hash).map(|hash| Column::Id.in_subquery(of_transaction(hash)));
+    let of_wallet = query.optional("wallet", address).map(|wallet| Column::Id.in_subquery(of_wallet(wallet)));
+    let psp = Expr::col((Entity, Column::PspId));
+    // No index has this text, so the query begins with the few payments of the transaction or the wallet.
+    let names_few = of_transaction.is_some() || of_wallet.is_some();
+    let psp = if names_few { psp.binary(BinOper::Custom("||"), "") } else { psp };
     let wanted = Condition::all()
-        .add(Column::PspId.eq(psp_id.to_string()))
+        .add(psp.eq(psp_id.to_string()))
         .add(Column::Purpose.eq(super::PAY_IN))
         .add_option(query.optional("status", status).map(|status| Column::Status.eq(status.as_str())))
         .add_option(query.optional("merchant_id", id::<MerchantId>).map(|id| Column::MerchantId.eq(id)))
         .add_option(query.optional("customer_id", id::<CustomerId>).map(|id| Column::CustomerId.eq(id)))
         .add_option(query.optional("reference", text).map(|reference| Column::Reference.eq(reference)))
+        .add_option(query.optional("chain", chain).map(|chain| Column::Chain.eq(chain.as_str())))
+        .add_option(query.optional("currency", token).map(|token| Column::Token.eq(token.as_str())))
+        .add_option(query.optional("label", label).map(labelled))
+        .add_option(of_transaction)
+        .add_option(of_wallet)
+        .add_option(query.optional("updated_from", moment).map(|from| Column::UpdatedAt.gte(from.as_millis())))
         .add_option(query.optional("created_from", moment).map(|from| Column::CreatedAt.gte(from.as_millis())))
         .add_option(query.optional("created_to", moment).map(|to| Column::CreatedAt.lt(to.as_millis())));
     Entity::find().filter(wanted)
+}
+
+/// Reads the parameter `status` of payments and transfers.
+pub(in crate::http) fn status(text: &str) -> Result<Status, Fault> {
+    read::name(&text.into(), "pending, confirmed, settled, mismatched, failed")
+}
+
+fn label(text: &str) -> Result<Label, Fault> {
+    read::name(&text.into(), LABELS)
+}
+
+/// Condition for the payments with a label. The column holds a JSON list of names; without the first part, SQLite does
+/// not use the index of payments with labels.
+fn labelled(label: Label) -> SimpleExpr {
+    Column::Labels.is_not_null().and(Column::Labels.contains(format!("\"{}\"", label.as_str())))
+}
+
+/// The payment of a wallet. On SQLite, live and finished payments are in separate indexes.
+fn of_wallet(wallet: Address) -> SelectStatement {
+    let part = |live: bool| {
+        let live = if live { Column::Live.into_expr() } else { Column::Live.into_expr().not() };
+        let wallet = Column::Wallet.eq(wallet.to_string());
+        Query::select().column(Column::Id).from(Entity).and_where(live).and_where(wallet).take()
+    };
+    part(false).union(UnionType::All, part(true)).take()
+}
+
+/// The payments that received money in a transaction, or that the service settled or refunded in it.
+fn of_transaction(hash: Hash32) -> SelectStatement {
+    let chains = Chain::ALL.map(Chain::as_str);
+    let mut received = Query::select()
+        .column(transfers::Column::PaymentId)
+        .from(transfers::Entity)
+        .and_where(transfers::Column::Chain.is_in(chains))
+        .and_where(transfers::Column::TxHash.eq(hash.to_string()))
+        .take();
+    // Operations have no index by hash, so this begins with the attempts, whose key is the hash.
+    let same = |column, other| Expr::col((chain_txs::Entity, column)).equals((chain_tx_attempts::Entity, other));
+    let of_attempt = Condition::all()
+        .add(same(chain_txs::Column::Chain, chain_tx_attempts::Column::Chain))
+        .add(same(chain_txs::Column::Sender, chain_tx_attempts::Column::Sender))
+        .add(same(chain_txs::Column::Nonce, chain_tx_attempts::Column::Nonce));
+    let chain_tx = Expr::col((chain_txs::Entity, chain_txs::Column::Id));
+    let sent = Query::select()
+        .column((operations::Entity, operations::Column::PaymentId))
+        .from(chain_tx_attempts::Entity)
+        .inner_join(chain_txs::Entity, of_attempt)
+        .inner_join(operations::Entity, chain_tx.equals((operations::Entity, operations::Column::ChainTxId)))
+        .and_where(chain_tx_attempts::Column::TxHash.eq(hash.to_string()))
+        .and_where(operations::Column::TxHash.eq(hash.to_string()))
+        .take();
+    received.union(UnionType::Distinct, sent).take()
 }
 
 fn newest(payments: Select<Entity>) -> Select<Entity> {
@@ -153,4 +237,45 @@ async fn older_than(app: &AppShared, psp_id: PspId, after: PaymentId) -> Result<
     let place = Expr::tuple([Expr::col(Column::CreatedAt), Expr::col(Column::Id)]);
     let cursor = Expr::tuple([Expr::value(cursor.created_at), Expr::value(cursor.id)]);
     Ok(place.lt(cursor))
+}
+
+#[cfg(test)]
+mod tests {
+    use payferry_harness::database::{TestDatabase, query_plan};
+    use sea_orm::{DbBackend, QueryTrait};
+
+    use super::*;
+
+    /// A list reads no rows that the filter excludes, except with a filter by chain or token, which needs the index alone.
+    #[tokio::test]
+    async fn every_filter_uses_an_index() {
+        let test_database = TestDatabase::create().await;
+        let database = payferry_entities::Database::open(test_database.url()).await.unwrap();
+        if database.backend() != DbBackend::Sqlite {
+            return;
+        }
+        let hash = format!("tx_hash=0x{}", "ab".repeat(32));
+        let wallet = format!("wallet=0x{}", "ab".repeat(20));
+        for (query, expected) in [
+            ("", &["payments_list"][..]),
+            ("chain=base", &["payments_list"]),
+            ("currency=USDC", &["payments_list"]),
+            ("label=LATE", &["payments_labelled"]),
+            ("updated_from=2026-01-31T12:00:00Z", &["payments_updated"]),
+            (&wallet, &["payments_over", "COVERING INDEX payments_live", "sqlite_autoindex_payments_1"]),
+            (
+                &hash,
+                &["sqlite_autoindex_transfers_1", "sqlite_autoindex_chain_tx_attempts_1", "operations_chain_tx_id"],
+            ),
+        ] {
+            let mut fields = QueryFields::of(&format!("/payments?{query}").parse().unwrap());
+            let wanted = filters(&mut fields, PspId::generate());
+            fields.finish().unwrap();
+            let plan = query_plan(database.reader(), newest(wanted).limit(50).build(DbBackend::Sqlite)).await;
+            for index in expected {
+                assert!(plan.iter().any(|step| step.contains(index)), "{query}: no {index} in {plan:#?}");
+            }
+            assert!(plan.iter().all(|step| !step.starts_with("SCAN") || step.contains("payments_live")), "{plan:#?}");
+        }
+    }
 }

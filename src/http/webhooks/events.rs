@@ -7,18 +7,20 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use payferry_domain::{EventId, PspId, Timestamp};
+use payferry_domain::outbound::OutboundId;
+use payferry_domain::{EventId, PaymentId, PspId, Timestamp, TransferId};
 use payferry_entities::event_floors;
 use payferry_entities::events::{self, Column, Entity, Model};
 use payferry_httpkit::live::StreamOwner;
-use payferry_httpkit::{Answer, ApiError, PageQuery, Problem, between, read};
+use payferry_httpkit::{Answer, ApiError, Fault, PageQuery, Problem, between, read};
+use sea_orm::sea_query::Query;
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::http::lists::{DateTime, PageParams};
+use crate::http::lists::{DateTime, PageParams, id};
 use crate::http::openapi::UnreadableQuery;
 use crate::http::state::{AppShared, ListOf};
 
@@ -33,6 +35,8 @@ const WAIT_MARGIN: Duration = Duration::from_secs(2);
 pub struct FeedParams {
     /// Only events after this `event_id`; from the beginning if absent. Not together with `offset`.
     pub after: Option<String>,
+    /// Only events of this payment, transfer, payout or withdrawal.
+    pub payment_id: Option<String>,
     /// If there is no event yet, wait up to this many seconds for one. A wait may end up to two seconds early.
     #[param(minimum = 0, maximum = 30, default = 0)]
     pub wait: Option<u64>,
@@ -75,10 +79,17 @@ pub struct Feed {
 pub async fn events(parts: ListOf) -> Result<Response, ApiError> {
     let (State(app), caller, mut query) = parts;
     let after: Option<EventId> = query.optional("after", |text| read::id(&text.into()));
+    let subject = query.optional("payment_id", subject);
     let wait_secs = query.optional("wait", |text| between(text, 0, WAIT_SECS_MAX)).unwrap_or(0);
     let page = query.finish_page_after(after.as_ref())?;
     let reader = app.database().reader();
     let mut feed = Entity::find().filter(Column::PspId.eq(caller.psp_id.to_string()));
+    if let Some(subject) = subject {
+        // The events of one subject are few, and this uses their index on both databases.
+        let is_of_subject = Column::PaymentId.eq(subject);
+        let of_subject = Query::select().column(Column::Position).from(Entity).and_where(is_of_subject).take();
+        feed = feed.filter(Column::Position.in_subquery(of_subject));
+    }
     let floor = event_floors::Entity::find_by_id(caller.psp_id.to_string()).one(reader).await?;
     let (mut total, mut forgotten_until) = (None, None);
     if let Some(after) = after {
@@ -95,6 +106,14 @@ pub async fn events(parts: ListOf) -> Result<Response, ApiError> {
     let (limit, offset) = (page.limit, page.offset);
     let feed = Feed { message: "Events", total, limit, offset, next_after, has_more, forgotten_until, events };
     Ok(Answer::ok(&feed)?.into_response())
+}
+
+/// Reads the parameter `payment_id`, and returns it as events store it.
+fn subject(text: &str) -> Result<String, Fault> {
+    let of_transfer = || text.parse::<TransferId>().map(|id| id.to_string());
+    let of_outbound = || text.parse::<OutboundId>().map(|id| id.to_string());
+    let id = id::<PaymentId>(text);
+    id.or_else(|fault| of_transfer().map_err(|_| fault)).or_else(|fault| of_outbound().map_err(|_| fault))
 }
 
 /// Reads a page plus one row, waiting up to `wait` for the first event.

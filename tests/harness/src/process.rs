@@ -53,7 +53,7 @@ impl Binary {
     pub fn make_psp(&self, folder: &Folder, name: &str) -> (String, String) {
         self.run(folder, &["migrate"]);
         let psp_id = self.run(folder, &["psp", "create", "--name", name]);
-        let api_key = self.run(folder, &["key", "create", "--psp", &psp_id]);
+        let api_key = self.run(folder, &["key", "create", "--psp", &psp_id, "--scope", "full", "--expires", "never"]);
         (psp_id, api_key)
     }
 

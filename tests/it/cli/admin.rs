@@ -61,12 +61,25 @@ async fn migrates_a_database_and_creates_psps_and_keys() {
     let refused = run(&["psp", "set", stranger, "--fee-bps", "1", "--database-url", url]);
     assert!(complaint(&refused).contains("there is no PSP"), "{}", complaint(&refused));
 
-    let unsealed = run(&["key", "create", "--psp", &psp, "--database-url", url]);
+    for given in [&["--scope", "read"][..], &["--expires", "never"], &[]] {
+        let refused = run(&[&["key", "create", "--psp", &psp, "--database-url", url], given].concat());
+        assert_eq!(refused.status.code(), Some(2), "{given:?}: {}", complaint(&refused));
+        let named = ["--scope", "--expires"].map(|option| complaint(&refused).contains(&format!("\n  {option} <")));
+        assert_eq!(named, ["--scope", "--expires"].map(|option| !given.contains(&option)), "{}", complaint(&refused));
+    }
+    for days in ["0", "soon"] {
+        let refused =
+            run(&["key", "create", "--psp", &psp, "--scope", "read", "--expires", days, "--database-url", url]);
+        assert!(complaint(&refused).contains("`never` or a number of days"), "{}", complaint(&refused));
+    }
+    let create = ["key", "create", "--psp", &psp, "--scope", "full", "--expires", "never", "--database-url", url];
+    let unsealed = run(&create);
     assert!(complaint(&unsealed).contains("secrets.master_key_file"), "{}", complaint(&unsealed));
     let master = temp.path().join("master");
     std::fs::write(&master, format!("{}\n", "ab".repeat(32))).unwrap();
     let created = payferry()
-        .args(["key", "create", "--psp", &psp, "--name", "reports", "--scope", "read,webhooks", "--database-url", url])
+        .args(["key", "create", "--psp", &psp, "--name", "reports", "--scope", "read,webhooks"])
+        .args(["--expires", "90", "--database-url", url])
         .env("PAYFERRY_SECRETS__MASTER_KEY_FILE", &master)
         .output()
         .unwrap();
@@ -188,7 +201,7 @@ async fn cli_creates_and_revokes_keys_of_a_running_sandbox() {
     let home = Home::new().await;
     let mut sandbox = Running::start(&home);
     let psp = sandbox.text("psp_id").to_owned();
-    let key = sandbox.beside(&["key", "create", "--psp", &psp, "--scope", "read"]);
+    let key = sandbox.beside(&["key", "create", "--psp", &psp, "--scope", "read", "--expires", "never"]);
     assert!(key.starts_with("sk_test_"), "{key}");
     sandbox.ready["api_key"] = key.into();
     sandbox.ok(Method::GET, "/merchants", None).await;

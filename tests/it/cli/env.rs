@@ -75,7 +75,18 @@ async fn inbox_hides_webhooks_of_other_psps(sandbox: &Running) {
     sandbox.until("/sandbox/inbox/shared", delivered).await;
 
     let other = sandbox.beside(&["psp", "create", "--name", "Southern Pay"]);
-    let key = sandbox.beside(&["key", "create", "--psp", &other, "--name", "theirs"]);
+    let key = sandbox.beside(&[
+        "key",
+        "create",
+        "--psp",
+        &other,
+        "--name",
+        "theirs",
+        "--scope",
+        "full",
+        "--expires",
+        "never",
+    ]);
     let theirs = async |method: Method| {
         let asked = reqwest::Client::new().request(method, &url).bearer_auth(&key).send().await.unwrap();
         assert_eq!(asked.status(), StatusCode::OK);

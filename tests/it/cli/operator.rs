@@ -34,18 +34,8 @@ async fn command_line_and_listener_are_equivalent() {
 
     let (status, made) = sandbox.operator(Method::POST, &format!("{path}/keys"), Some(json!({"name": "web"}))).await;
     assert_eq!(status, StatusCode::CREATED, "{made:#}");
-    let text = sandbox.beside(&[
-        "key",
-        "create",
-        "--psp",
-        &psp,
-        "--name",
-        "terminal",
-        "--scope",
-        "read",
-        "--expires-days",
-        "7",
-    ]);
+    let text =
+        sandbox.beside(&["key", "create", "--psp", &psp, "--name", "terminal", "--scope", "read", "--expires", "7"]);
     let listed = sandbox.beside(&["key", "list", "--psp", &psp]);
     assert!(listed.lines().count() == 2 && listed.contains("web") && listed.contains("terminal"), "{listed}");
     let (_, keys) = sandbox.operator(Method::GET, &format!("{path}/keys"), None).await;

@@ -23,6 +23,7 @@ fn link(reply: &Reply) -> String {
 
 async fn click(app: &TestApp, path: &str, form: &str) -> Reply {
     let call = app.request(Method::POST, path).without_key().bytes(form);
+    let call = call.header("user-agent", "Mozilla/5.0 (test)");
     call.header("content-type", "application/x-www-form-urlencoded").send().await
 }
 
@@ -84,7 +85,9 @@ async fn customer_accepts_through_a_link(app: &TestApp) {
         "customer customer.terms_shown",
     ];
     assert_eq!(notified, expected, "a second acceptance is not recorded again");
-    assert_eq!(entries[3].detail, json!({"sha256": ConsentTerms::default().digest()}).to_string());
+    let evidence = json!({ "sha256": ConsentTerms::default().digest(), "user_agent": "Mozilla/5.0 (test)" });
+    assert_eq!(entries[3].detail, evidence.to_string());
+    assert!(entries[2..].iter().all(|row| row.request_id.is_some()), "{entries:?}");
 }
 
 async fn invalid_links_return_404(app: &TestApp) {

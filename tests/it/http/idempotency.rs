@@ -76,6 +76,26 @@ async fn answers_are_stored_encrypted_for_a_day() {
     assert_eq!(deleted, 1);
 }
 
+#[tokio::test]
+async fn stored_answers_are_bound_to_their_psp_and_earlier_ones_still_match() {
+    let app = TestApp::start().await;
+    let first = sync(&app, "k1", &batch("a")).send().await;
+    let row = idempotency_keys::Entity::find().one(app.writer()).await.unwrap().unwrap();
+    // Another PSP's row with this answer does not open.
+    let other = app.add_psp().await;
+    let key = app.add_key(other, &[Scope::Full]).await;
+    app.insert(idempotency_keys::Model { psp_id: other.to_string(), ..row.clone() }).await;
+    sync(&app, "k1", &batch("a")).key(&key).send().await.assert_problem(500, "internal_error");
+    // An earlier version sealed without the PSP.
+    let sealer = app.state.sealer();
+    let body = sealer.open(&["idempotency_keys", &row.psp_id, &row.route, &row.key], &row.response_body).unwrap();
+    let former = sealer.seal(&["idempotency_keys", &row.route, &row.key], &body);
+    let mut row = row.into_active_model();
+    row.response_body = sea_orm::Set(former);
+    row.update(app.writer()).await.unwrap();
+    sync(&app, "k1", &batch("a")).send().await.assert_replays(&first);
+}
+
 async fn one_of_many_concurrent_requests_is_executed(app: &TestApp) {
     let calls = (0..20).map(|_| sync(app, "k1", &batch("a")).send());
     let replies = futures::future::join_all(calls).await;

@@ -7,6 +7,7 @@ mod consent;
 pub(crate) mod customers;
 mod everywhere;
 mod feed;
+mod filters;
 mod idempotency;
 mod ledger;
 mod live;

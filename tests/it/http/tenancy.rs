@@ -7,10 +7,10 @@ use crate::prelude::*;
 use crate::process::Running;
 
 /// A ULID without an object.
-const NOWHERE: &str = "01J9Z3K4M5N6P7Q8R9S0T1V2W3";
+pub(super) const NOWHERE: &str = "01J9Z3K4M5N6P7Q8R9S0T1V2W3";
 
 /// Returns every method and path.
-async fn routes(app: &TestApp) -> Vec<(Method, String)> {
+pub(super) async fn routes(app: &TestApp) -> Vec<(Method, String)> {
     let document = app.get("/openapi.json").await.json;
     let paths = document["paths"].as_object().unwrap();
     let routes = paths.iter().flat_map(|(path, item)| {

@@ -64,6 +64,7 @@ impl ServiceFixture {
         let config = OperatorConfig {
             token: TOKEN.to_owned(),
             key_mode,
+            revoked_keys: app.state.config.revoked_keys.clone(),
             documents,
             unsafe_settings,
             limits,

@@ -228,6 +228,10 @@ async fn metrics_have_values_help_and_plain_labels() {
         psp.read(&another).await;
     }
     let now = Exposed::now();
+    // Unknown paths and methods are one series.
+    let unmatched = [("route", "unmatched"), ("method", "other"), ("status", "404")];
+    assert!(now.sum("payferry_http_requests_total", &unmatched).is_some_and(|counted| counted >= 12.0));
+    assert_eq!(now.sum("payferry_http_requests_total", &[("status", "405")]), None);
     let mut grown = now.grown_since(&exposed);
     grown.retain(|(name, _, _)| !ANY_TIME.contains(&name.as_str()));
     assert!(grown.is_empty(), "{grown:?}");

@@ -9,4 +9,4 @@ pub mod read;
 
 pub use crate::caller::{JSON_BODY_BYTES_MAX, JsonBody, RequestRefusal, Submission, read_body};
 pub use fields::{Fault, Fields};
-pub use query::{PageQuery, Path, QueryFields, between};
+pub use query::{AnyQuery, PageQuery, Path, QueryFields, QueryNames, between};

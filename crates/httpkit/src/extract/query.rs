@@ -1,16 +1,18 @@
 //! Query and path parameters, as strict as bodies: the answer is a problem document that names every invalid parameter at
 //! once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::convert::Infallible;
+use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
-use axum::http::Uri;
+use axum::extract::{FromRequestParts, MatchedPath};
 use axum::http::request::Parts;
+use axum::http::{Method, Uri};
 use serde::de::DeserializeOwned;
 
 use super::Fault;
 use crate::error::{ApiError, FieldError};
+use crate::idempotency::bare;
 
 /// Default number of items in a page.
 pub const PAGE_LIMIT_DEFAULT: u64 = 50;
@@ -19,7 +21,50 @@ pub const PAGE_LIMIT_MAX: u64 = 200;
 /// Maximum offset into a list. Clients use cursors beyond it.
 pub const PAGE_OFFSET_MAX: u64 = 1_000_000;
 
-/// The parameters of one request. Unknown ones are ignored, and the first of a repeated one counts.
+/// The query parameters of every operation, from the API description. A layer adds them to each request. An operation that
+/// is not listed has none.
+#[derive(Clone, Default)]
+pub struct QueryNames(Arc<HashMap<(Method, String), HashSet<String>>>);
+
+/// Marks the requests of a route that accepts any query parameter.
+#[derive(Clone, Copy)]
+pub struct AnyQuery;
+
+impl QueryNames {
+    /// Collects the names of the query parameters of each method and path.
+    pub fn of(operations: impl IntoIterator<Item = ((Method, String), HashSet<String>)>) -> Self {
+        let without_prefix = |((method, path), names): ((Method, String), _)| ((method, bare(&path).to_owned()), names);
+        Self(Arc::new(operations.into_iter().map(without_prefix).collect()))
+    }
+
+    /// Returns true if the operation of a request has parameters, and the faults of those that it does not have.
+    fn unknown(parts: &Parts) -> (bool, Vec<FieldError>) {
+        if parts.extensions.get::<AnyQuery>().is_some() {
+            return (true, Vec::new());
+        }
+        if parts.uri.query().is_none() {
+            return (false, Vec::new());
+        }
+        let path = parts.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
+        let method = if parts.method == Method::HEAD { Method::GET } else { parts.method.clone() };
+        let known = parts.extensions.get::<Self>().and_then(|names| names.0.get(&(method, bare(path).to_owned())));
+        let is_known = |name: &String| known.is_some_and(|known| known.contains(name));
+        let fault = |name: &String| Fault::new("unknown_parameter", "is not a parameter of this request").of(name);
+        let unknown = QueryFields::of(&parts.uri).given.keys().filter(|name| !is_known(name)).map(fault).collect();
+        (known.is_some_and(|known| !known.is_empty()), unknown)
+    }
+
+    /// Refuses a request with parameters if its operation has none. [`QueryFields`] refuses unknown parameters of other
+    /// operations, together with invalid ones.
+    pub(crate) fn check(parts: &Parts) -> Result<(), ApiError> {
+        match Self::unknown(parts) {
+            (false, unknown) if !unknown.is_empty() => Err(ApiError::BadParameters(unknown)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The parameters of one request. The first of a repeated one counts.
 pub struct QueryFields {
     given: BTreeMap<String, String>,
     faults: Vec<FieldError>,
@@ -35,7 +80,7 @@ pub struct PageQuery {
 }
 
 impl QueryFields {
-    /// The parameters of a request's URI.
+    /// The parameters of a request's URI. Unknown ones are ignored.
     pub fn of(uri: &Uri) -> Self {
         let mut given = BTreeMap::new();
         for (name, value) in url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
@@ -102,7 +147,7 @@ impl<S: Send + Sync> FromRequestParts<S> for QueryFields {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(Self::of(&parts.uri))
+        Ok(Self { faults: QueryNames::unknown(parts).1, ..Self::of(&parts.uri) })
     }
 }
 

@@ -39,7 +39,7 @@ const LIVE_WALLETS_PAGE: u64 = 10_000;
 /// Row of a payment.
 pub fn row_of(payment: &Payment) -> Result<payments::Model, StoreError> {
     let terms = &payment.terms;
-    let state = json(payment);
+    let unreadable = |error| StoreError::unreadable("payment", &terms.id, &error);
     Ok(payments::Model {
         id: terms.id.to_string(),
         psp_id: terms.psp_id.to_string(),
@@ -52,6 +52,7 @@ pub fn row_of(payment: &Payment) -> Result<payments::Model, StoreError> {
         status: payment.status.as_str().to_owned(),
         live: payment.is_live(),
         attention: payment.attention().map(|label| label.as_str().to_owned()),
+        labels: (!payment.labels.is_empty()).then(|| json(&payment.labels)).transpose().map_err(unreadable)?,
         chain: terms.chain.as_str().to_owned(),
         token: terms.token.as_str().to_owned(),
         amount: terms.amount.units(),
@@ -61,7 +62,7 @@ pub fn row_of(payment: &Payment) -> Result<payments::Model, StoreError> {
         expires_at: payment.expires_at.as_millis(),
         created_at: terms.created_at.as_millis(),
         updated_at: payment.updated_at.as_millis(),
-        state: state.map_err(|error| StoreError::unreadable("payment", &terms.id, &error))?,
+        state: json(payment).map_err(unreadable)?,
     })
 }
 

@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(column("amount").kind, Kind::Int);
         assert_eq!(column("state").kind, Kind::Text);
         assert!(column("reference").is_nullable && !column("state").is_nullable);
-        assert_eq!(columns.len(), 21);
+        assert_eq!(columns.len(), 22);
     }
 
     #[test]

@@ -253,6 +253,7 @@ impl<'a> From<&'a payments::Model> for PaymentAdvance<'a> {
             status: &row.status,
             live: row.live,
             attention: row.attention.as_deref(),
+            labels: row.labels.as_deref(),
             amount_received: row.amount_received,
             expires_at: row.expires_at,
             updated_at: row.updated_at,

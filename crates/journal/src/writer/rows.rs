@@ -31,6 +31,7 @@ rows! {
         status: &'a str,
         live: bool,
         attention: Option<&'a str>,
+        labels: Option<&'a str>,
         amount_received: i64,
         expires_at: i64,
         updated_at: i64,

@@ -104,6 +104,7 @@ pub(crate) async fn revoke(
 pub(crate) async fn refuse(operator: &Operator, psp_id: PspId, key_id: KeyId) -> Result<KeyRecord, TenantError> {
     let system = &operator.system;
     let key = tenants::revoke_key(system.database(), Some(psp_id), key_id, system.clock().real_now()).await?;
+    operator.config.revoked_keys.add(key_id);
     tracing::info!(psp.id = %psp_id, key.id = %key_id, "operator revoked key {key_id} of {psp_id}");
     Ok(key)
 }

@@ -20,7 +20,7 @@ use payferry_actors::System;
 use payferry_devchain::BlockRef;
 use payferry_domain::PspId;
 use payferry_entities::payments as payment_rows;
-use payferry_httpkit::{ApiError, Away, Fields, HttpState};
+use payferry_httpkit::{AnyQuery, ApiError, Away, Fields, HttpState};
 use serde_json::{Map, Value, json};
 use url::Url;
 
@@ -45,7 +45,7 @@ pub trait SandboxHost: HttpState {
 
 /// The routes of the sandbox.
 pub fn routes<H: SandboxHost>(env: Arc<SandboxEnv>) -> Router<H> {
-    let inbox = get(inbox::list).delete(inbox::clear).fallback(inbox::receive::<H>);
+    let inbox = get(inbox::list).delete(inbox::clear).fallback(inbox::receive::<H>).layer(Extension(AnyQuery));
     let mut router = Router::new()
         .route("/sandbox/payments/{payment_id}/pay", post(payments::pay::<H>))
         .route("/sandbox/payments/{payment_id}/panic", post(payments::panic::<H>))

@@ -4,6 +4,7 @@ mod bad_input;
 mod changes;
 mod create;
 mod details;
+mod hidden;
 mod list;
 pub(crate) mod paid_out;
 mod payments;

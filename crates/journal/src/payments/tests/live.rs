@@ -110,13 +110,38 @@ async fn wallets_lead_to_their_payments() {
 }
 
 #[tokio::test]
+async fn labels_from_before_the_migration_are_in_the_column() {
+    let test_database = TestDatabase::empty().await;
+    let database = Database::open(test_database.url()).await.unwrap();
+    Migrator::up(database.long_timeout(), Some(17)).await.unwrap();
+    database.writer().execute_unprepared("ALTER TABLE payments ADD COLUMN labels TEXT").await.unwrap();
+    let env = Env::over(test_database, database).await;
+    let (labelled, plain) = (env.initiated().await, env.initiated().await);
+    let before = format!(
+        "UPDATE payments SET state = replace(state, '\"labels\":[]', '\"labels\":[\"LATE\"]') WHERE id = '{}'",
+        labelled.id()
+    );
+    for statement in [before.as_str(), "ALTER TABLE payments DROP COLUMN labels"] {
+        env.database.writer().execute_unprepared(statement).await.unwrap();
+    }
+    Migrator::up(env.database.long_timeout(), None).await.unwrap();
+    for (payment, labels) in [(labelled, Some(r#"["LATE"]"#)), (plain, None)] {
+        let row = payments::Entity::find_by_id(payment.id().to_string()).one(env.database.reader()).await.unwrap();
+        assert_eq!(row.unwrap().labels.as_deref(), labels);
+    }
+}
+
+#[tokio::test]
 async fn payments_from_before_the_migration_keep_their_wallets() {
     let test_database = TestDatabase::empty().await;
     let database = Database::open(test_database.url()).await.unwrap();
     Migrator::up(database.long_timeout(), Some(15)).await.unwrap();
+    // Written by the current code, which knows a later column.
+    database.writer().execute_unprepared("ALTER TABLE payments ADD COLUMN labels TEXT").await.unwrap();
     let env = Env::over(test_database, database).await;
     let (live, over) = (env.initiated().await, env.initiated().await);
     let over = env.notified(&over, &Command::Cancel).await;
+    env.database.writer().execute_unprepared("ALTER TABLE payments DROP COLUMN labels").await.unwrap();
     Migrator::up(env.database.long_timeout(), None).await.unwrap();
     if env.database.backend() == DbBackend::Sqlite {
         // As if the process had ended before the migration was recorded.
