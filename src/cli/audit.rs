@@ -1,5 +1,6 @@
 //! `payferry audit`: lists, verifies and exports the audit log.
 
+use std::collections::HashMap;
 use std::process::ExitCode;
 
 use payferry_accounts::audit::{self, AuditActorKind, AuditEntry, ENTRIES_MAX, Filter};
@@ -134,7 +135,7 @@ async fn list(args: EntriesArgs, format: Format, config: &Config) -> anyhow::Res
         let page = audit::read(database.reader(), &filter, left.min(ENTRIES_MAX)).await?;
         let links = match format {
             Format::Export => chain::links(database.reader(), page.entries.iter().map(|entry| entry.number)).await?,
-            Format::Table | Format::Json => Default::default(),
+            Format::Table | Format::Json => HashMap::default(),
         };
         for entry in &page.entries {
             match format {

@@ -202,10 +202,9 @@ fn v2_header(read: &[u8]) -> io::Result<Header> {
     let Some(addresses) = rest.get(..length) else { return Ok(None) };
     let missing = || malformed("has no address");
     let client = match (version_and_command, family >> 4) {
-        (0x20, _) => None,
         (0x21, 1) => Some(IpAddr::from(*addresses.first_chunk::<4>().ok_or_else(missing)?)),
         (0x21, 2) => Some(IpAddr::from(*addresses.first_chunk::<16>().ok_or_else(missing)?)),
-        (0x21, _) => None,
+        (0x20 | 0x21, _) => None,
         _ => return Err(malformed("has another version or command")),
     };
     Ok(Some((client, V2_FIXED_BYTES + length)))
@@ -341,7 +340,7 @@ mod tests {
             b"PROXY TCP4 203.0.113.7 ".to_vec(),
             binary(1, 0x11, &[1, 2, 3]),
             binary(7, 0x11, &[0; 12]),
-            binary(1, 0x11, &[0; 60_000])[..PROXY_HEADER_BYTES_MAX + 10].to_vec(),
+            binary(1, 0x11, &vec![0; 60_000])[..PROXY_HEADER_BYTES_MAX + 10].to_vec(),
         ] {
             assert!(preface(&bad).await.is_err(), "{bad:?}");
         }

@@ -251,7 +251,7 @@ mod tests {
             Edge::new(Listener::Operator, Arc::new(Semaphore::new(room)), TIMEOUT, limits).reserve_for(&["/health"]);
         let slow_work = async |body: Body| {
             let read = read_body(body, 1_000).await.map(|body| body.len().to_string());
-            tokio::time::sleep(TIMEOUT - Duration::from_secs(1)).await;
+            tokio::time::sleep(TIMEOUT.saturating_sub(Duration::from_secs(1))).await;
             read
         };
         let router = Router::new()

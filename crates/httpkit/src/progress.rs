@@ -245,7 +245,9 @@ impl RequestProgress {
         }
         if !shares.take(Share::Bytes, bytes, Some(limits.body_bytes)) {
             shares.give_back(Share::AddressBytes(*network), bytes);
-            of_key.into_iter().for_each(|share| shares.give_back(share, bytes));
+            if let Some(share) = of_key {
+                shares.give_back(share, bytes);
+            }
             return Err(ApiError::Unavailable(Away::Capacity, "too many bytes of request bodies".into()));
         }
         state.bytes += bytes;

@@ -11,7 +11,7 @@ async fn unknown_parameters_are_refused_by_every_operation_and_all_named() {
     let routes = routes(&app).await;
     assert!(routes.len() >= 22, "{routes:?}");
     for (method, template) in routes {
-        let path = template.replace("{kind}", "proof_of_residential_address").replace("{", "").replace("_id}", "");
+        let path = template.replace("{kind}", "proof_of_residential_address").replace('{', "").replace("_id}", "");
         for path in [path.clone(), format!("/api/v1{}", path.trim_start_matches("/api/v1"))] {
             let call = |query: &str| app.request(method.clone(), &format!("{path}?{query}")).json(&json!({}));
             call("nope=1").without_key().send().await.assert_problem(401, "api_key_missing");
