@@ -9,7 +9,8 @@ use metrics::{Counter, Histogram, counter, gauge, histogram};
 use parking_lot::RwLock;
 
 payferry_runtime::metrics! {
-    Counter REQUESTS = "payferry_http_requests_total", "Requests answered, by method, route template and status. Requests for unknown paths, and with methods that a \
+    Counter REQUESTS = "payferry_http_requests_total",
+        "Requests answered, by method, route template and status. Requests for unknown paths, and with methods that a \
          path does not have, are one series: `other`, `unmatched`, 404.";
     Histogram(Seconds) SECONDS = "payferry_http_request_duration_seconds",
         "Time from the request head to the response head.";

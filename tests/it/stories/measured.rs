@@ -228,10 +228,6 @@ async fn metrics_have_values_help_and_plain_labels() {
         psp.read(&another).await;
     }
     let now = Exposed::now();
-    // Unknown paths and methods are one series.
-    let unmatched = [("route", "unmatched"), ("method", "other"), ("status", "404")];
-    assert!(now.sum("payferry_http_requests_total", &unmatched).is_some_and(|counted| counted >= 12.0));
-    assert_eq!(now.sum("payferry_http_requests_total", &[("status", "405")]), None);
     let mut grown = now.grown_since(&exposed);
     grown.retain(|(name, _, _)| !ANY_TIME.contains(&name.as_str()));
     assert!(grown.is_empty(), "{grown:?}");
@@ -267,10 +263,10 @@ async fn no_series_per_psp_key_customer_path_or_method() {
     }
     until_exposed("payferry_payments", &[("status", "settled")], |settled| settled >= 6.0).await;
     let now = Exposed::now();
-    for strange in [("route", "unmatched"), ("method", "other")] {
-        let counted = now.sum("payferry_http_requests_total", &[strange]);
-        assert!(counted.is_some_and(|counted| counted >= 6.0), "{strange:?}: {counted:?}");
-    }
+    // Unknown paths and methods are one series.
+    let unmatched = [("route", "unmatched"), ("method", "other"), ("status", "404")];
+    assert!(now.sum("payferry_http_requests_total", &unmatched).is_some_and(|counted| counted >= 12.0));
+    assert_eq!(now.sum("payferry_http_requests_total", &[("status", "405")]), None);
     let mut grown = now.grown_since(&before);
     grown.retain(|(name, _, _)| !ANY_TIME.contains(&name.as_str()));
     assert!(grown.is_empty(), "{grown:?}");
