@@ -18,7 +18,6 @@ use payferry_entities::{Database, Hold};
 use payferry_httpkit::{Limits, ServeConfig};
 use payferry_journal::audit;
 use payferry_journal::webhooks::retention::{self, Retention};
-use payferry_migration::{Migrator, MigratorTrait};
 use payferry_operator::{Operator, OperatorConfig, UnsafeSetting};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
@@ -128,7 +127,9 @@ impl App {
         let metrics = telemetry::keep_metrics();
         // Taken before the migration, because another service may still use the database.
         let hold = parts.database.hold().await.context("the database cannot be used")?;
-        Migrator::up(parts.database.long_timeout(), None).await.context("the database could not be migrated")?;
+        payferry_migration::migrate(parts.database.long_timeout())
+            .await
+            .context("the database could not be migrated")?;
         let screening = ScreeningConfig {
             concurrency_max: config.screening.concurrency_max.get(),
             timeout: Duration::from_millis(config.screening.timeout_ms.get()),

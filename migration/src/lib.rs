@@ -4,6 +4,7 @@
 //! replaced when the statement runs.
 
 use sea_orm_migration::prelude::*;
+use sea_orm_migration::sea_orm::DatabaseConnection;
 
 pub use sea_orm_migration::{MigrationStatus, MigratorTrait};
 
@@ -58,4 +59,21 @@ impl MigratorTrait for Migrator {
         ];
         changes.into_iter().map(|change| Box::new(change) as Box<dyn MigrationTrait>).collect()
     }
+}
+
+/// Returns the names of the migrations that the database lacks. Changes nothing.
+pub async fn pending(database: &DatabaseConnection) -> Result<Vec<String>, DbErr> {
+    let migrations = Migrator::get_migration_with_status_read_only(database).await?;
+    let pending = migrations.into_iter().filter(|migration| migration.status() == MigrationStatus::Pending);
+    Ok(pending.map(|migration| migration.name().to_owned()).collect())
+}
+
+/// Applies the migrations that the database lacks, and returns their names. If it lacks none, the role needs no right to
+/// change tables.
+pub async fn migrate(database: &DatabaseConnection) -> Result<Vec<String>, DbErr> {
+    let pending = pending(database).await?;
+    if !pending.is_empty() {
+        Migrator::up(database, None).await?;
+    }
+    Ok(pending)
 }

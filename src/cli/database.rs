@@ -10,7 +10,7 @@ use payferry_accounts::keys::KeyMode;
 use payferry_domain::{Address, Chain};
 use payferry_entities::Database;
 use payferry_evm::ChainSpec;
-use payferry_migration::{MigrationStatus, Migrator, MigratorTrait};
+use payferry_migration::pending;
 use payferry_runtime::files::write_private;
 use payferry_runtime::seal::{KeyVersion, MASTER_KEY_BYTES, Sealer};
 
@@ -70,9 +70,7 @@ impl DatabaseArgs {
             bail!("there is no database at {}; create it with `payferry migrate`", file.display());
         }
         let database = self.open_any(config).await?;
-        let migrations = Migrator::get_migration_with_status_read_only(database.long_timeout()).await?;
-        let pending = migrations.iter().filter(|migration| migration.status() == MigrationStatus::Pending);
-        match pending.count() {
+        match pending(database.long_timeout()).await?.len() {
             0 => Ok(database),
             n => bail!("the database lacks {n} migrations; run `payferry migrate` on it first"),
         }

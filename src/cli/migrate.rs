@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use payferry_migration::{MigrationStatus, Migrator, MigratorTrait};
+use payferry_migration::{migrate, pending};
 
 use super::database::DatabaseArgs;
 use crate::config::Config;
@@ -23,15 +23,8 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
     let database = args.database.open_any(&config).await?;
-    let pending: Vec<String> = Migrator::get_migration_with_status_read_only(database.long_timeout())
-        .await?
-        .into_iter()
-        .filter(|migration| migration.status() == MigrationStatus::Pending)
-        .map(|migration| migration.name().to_owned())
-        .collect();
-    if !args.check {
-        Migrator::up(database.long_timeout(), None).await?;
-    }
+    let connection = database.long_timeout();
+    let pending = if args.check { pending(connection).await? } else { migrate(connection).await? };
     for name in &pending {
         println!("{} {name}", if args.check { "missing" } else { "applied" });
     }

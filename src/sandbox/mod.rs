@@ -18,7 +18,6 @@ use payferry_domain::{Chain, KeyScope, PspId};
 use payferry_entities::{Database, api_keys, chain_cursors, payments, psps};
 use payferry_httpkit::{ApiError, Limits};
 use payferry_journal::psps::PspPolicies;
-use payferry_migration::{Migrator, MigratorTrait};
 use payferry_runtime::seal::Sealer;
 use payferry_sandbox::SandboxHost;
 use sea_orm::{EntityTrait, IntoActiveModel};
@@ -120,7 +119,7 @@ impl Sandbox {
             None => format!("sqlite://{}?mode=rwc", database_file(folder.path()).display()),
         };
         let database = Database::open(&url).await.context("the database cannot be opened")?;
-        Migrator::up(database.long_timeout(), None).await.context("the database could not be migrated")?;
+        payferry_migration::migrate(database.long_timeout()).await.context("the database could not be migrated")?;
         if options.folder.is_none() && chain_cursors::Entity::find().one(database.reader()).await?.is_some() {
             bail!("the database belongs to other chains: an ephemeral sandbox needs an empty database");
         }

@@ -6,7 +6,7 @@ use payferry_domain::{Address, Timestamp};
 use payferry_entities::{Database, WeakTls};
 use payferry_evm::inspect::{EndpointFinding, Grade, inspect_contracts, inspect_endpoint};
 use payferry_evm::wallet::{OperatorSigner, checksummed};
-use payferry_migration::{MigrationStatus, Migrator, MigratorTrait};
+use payferry_migration::pending;
 use payferry_runtime::clock::Clock;
 
 use super::chains::{self, Configured};
@@ -126,8 +126,7 @@ async fn database(url: &str) -> anyhow::Result<String> {
         return Ok(format!("{} will be created at the first start", file.display()));
     }
     let database = Database::open(url).await?;
-    let migrations = Migrator::get_migration_with_status_read_only(database.long_timeout()).await?;
-    let pending = migrations.iter().filter(|migration| migration.status() == MigrationStatus::Pending).count();
+    let pending = pending(database.long_timeout()).await?.len();
     let backend = database.backend();
     database.close().await?;
     Ok(match pending {

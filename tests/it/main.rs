@@ -38,6 +38,7 @@ mod operator;
 mod prelude;
 mod process;
 mod reconcile;
+mod roles;
 mod sse;
 mod stage;
 mod statements;

@@ -56,6 +56,11 @@ impl Home {
         Arc::new(Self { folder: tempfile::tempdir().unwrap(), database: None })
     }
 
+    /// Creates a home with this database.
+    pub fn with(database: TestDatabase) -> Arc<Self> {
+        Arc::new(Self { folder: tempfile::tempdir().unwrap(), database: Some(database) })
+    }
+
     pub fn path(&self) -> &Path {
         self.folder.path()
     }

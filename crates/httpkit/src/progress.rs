@@ -4,7 +4,7 @@
 //! A request counts against the concurrent requests of all once its body has arrived, so that clients that send slowly
 //! take no place from others. From its head on, it counts for its API key and, if it comes through a proxy, for the address
 //! that the proxy forwards. There it gives way to a new request as long as its body is missing, see
-//! [`crate::connections`]. Its body has deadlines, see [`crate::arriving`].
+//! [`crate::connections`]. Its body has deadlines, see the module `arriving`.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -105,6 +105,13 @@ impl TestDatabase {
         &self.url
     }
 
+    /// The same database with another URL, such as that of another role.
+    #[must_use]
+    pub fn at(mut self, url: &str) -> Self {
+        url.clone_into(&mut self.url);
+        self
+    }
+
     /// Returns true if the database is on a PostgreSQL server.
     pub fn is_postgres(&self) -> bool {
         matches!(self.place, Storage::Server { .. })
