@@ -16,7 +16,7 @@ async fn service_runs_with_a_role_that_cannot_change_tables() {
     let superuser = database.connect().await;
     superuser.execute_unprepared(grants).await.unwrap();
     let [owner, service] =
-        ["payferry_owner", "payferry_service"].map(|role| database.url().replace("postgres@", &format!("{role}@")));
+        ["payments_owner", "payments_service"].map(|role| database.url().replace("postgres@", &format!("{role}@")));
     let run = |args: &[&str], url: &str| payferry().args(args).args(["--database-url", url]).output().unwrap();
 
     // The service's role can neither migrate an empty database nor start on it.
@@ -25,7 +25,8 @@ async fn service_runs_with_a_role_that_cannot_change_tables() {
     printed(&run(&["migrate", "--check"], &service));
     printed(&run(&["migrate"], &service));
 
-    let running = Running::start(&Home::with(database.at(&service)));
+    let home = Home::with(database.at(&service));
+    let running = Running::start(&home);
     let merchant = running.merchant().await;
     let asked = serde_json::json!({ "merchant_id": merchant, "amount": "1", "currency": "USDC", "chain": "base" });
     let made = running.ok(Method::POST, "/payments/initiate", Some(asked)).await;
