@@ -1,26 +1,8 @@
 //! Integration tests with real HTTP, chains, databases and processes.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-/// Defines one test of several cases that share an environment: async functions that get it. After each of them, `after` runs.
-/// Every case runs, and the failed ones are named.
-macro_rules! shared {
-    (#[$test:meta] $name:ident, $env:ident = $start:expr, $after:expr => $($case:ident),+ $(,)?) => {
-        #[$test]
-        #[allow(unused_mut, reason = "not every environment is changed between the cases")]
-        async fn $name() {
-            let mut $env = $start;
-            let mut failed = Vec::new();
-            $(
-                let case = std::panic::AssertUnwindSafe(Box::pin($case(&$env)));
-                if futures::FutureExt::catch_unwind(case).await.is_err() {
-                    failed.push(stringify!($case));
-                }
-                $after.await;
-            )+
-            assert!(failed.is_empty(), "failed cases: {failed:?}");
-        }
-    };
-}
+#[macro_use]
+mod shared;
 
 mod app;
 mod browser;
@@ -28,12 +10,10 @@ mod call;
 mod chainside;
 mod cli;
 mod compat;
-mod docs;
 mod edge;
 mod faults;
 mod http;
 mod kill;
-mod load;
 mod operator;
 mod prelude;
 mod process;

@@ -2,6 +2,7 @@
 //!
 //! `PAYFERRY_UPDATE_DOCS=1` writes the generated pages instead of comparing them. The sources are read as text, so that a
 //! file may move between crates.
+#![allow(clippy::unwrap_used, missing_docs)]
 
 mod configuration;
 mod errors;

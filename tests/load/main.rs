@@ -1,4 +1,16 @@
 //! `payferry load` as a user runs it: it passes right runs, and finds faults.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+#[path = "../it/shared.rs"]
+#[macro_use]
+mod shared;
+
+#[allow(dead_code, reason = "it is for all tests, and these need a part of it")]
+#[path = "../it/call.rs"]
+mod call;
+#[allow(dead_code, reason = "it is for all tests, and these need a part of it")]
+#[path = "../it/process.rs"]
+mod process;
 
 mod answers;
 mod between;
