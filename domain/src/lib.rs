@@ -29,4 +29,4 @@ pub use ids::{
 };
 pub use ledger::{Account, Asset, Posting, PostingKind};
 pub use money::{Amount, FeeBps, Split, Token, Tolerance, split_fee};
-pub use time::Timestamp;
+pub use time::{Timestamp, TimestampError};

@@ -34,9 +34,9 @@ pub struct Amount(pub i64);
 /// Error of a text that is not an amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AmountError {
-    /// The text is empty, or contains a character that is not a digit or a single decimal point (a sign, an exponent, a
-    /// space).
-    #[error("an amount is written as digits with an optional fraction, such as \"10.50\"")]
+    /// The text is empty, contains a character that is not a digit or a single decimal point (a sign, an exponent, a
+    /// space), or begins with a superfluous zero.
+    #[error("an amount is written as digits without leading zeros, with an optional fraction, such as \"10.50\"")]
     Malformed,
     /// The text has more than six decimals. Input is never rounded.
     #[error("an amount has at most 6 decimals")]
@@ -117,7 +117,8 @@ impl FromStr for Amount {
             None => (text, ""),
         };
         let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-        if whole.is_empty() || !digits(whole) || !digits(fraction) {
+        let has_leading_zero = whole.len() > 1 && whole.starts_with('0');
+        if whole.is_empty() || has_leading_zero || !digits(whole) || !digits(fraction) {
             return Err(AmountError::Malformed);
         }
         if text.len() > TEXT_LEN_MAX {
@@ -246,11 +247,13 @@ mod tests {
         let ok = |text: &str| text.parse::<Amount>().unwrap().units();
         assert_eq!(ok("10"), 10_000_000);
         assert_eq!(ok("0.000001"), 1);
-        assert_eq!(ok("007.5"), 7_500_000);
+        assert_eq!(ok("0.5"), 500_000);
+        assert_eq!(ok("0"), 0);
         let err = |text: &str| text.parse::<Amount>().unwrap_err();
-        for text in
-            ["", ".", "1.", ".5", "+1", "-1", "1e3", " 1", "1 ", "1,0", "NaN", "inf", "1.2.3", "0x1", "١", "1_0"]
-        {
+        for text in [
+            "", ".", "1.", ".5", "+1", "-1", "1e3", " 1", "1 ", "1,0", "NaN", "inf", "1.2.3", "0x1", "١", "1_0", "00",
+            "01.00", "007.5", "00.5",
+        ] {
             assert_eq!(err(text), AmountError::Malformed, "{text}");
         }
         assert_eq!(err("1.1234567"), AmountError::TooManyDecimals);

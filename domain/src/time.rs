@@ -1,15 +1,22 @@
 //! A point in time: milliseconds since 1970 UTC. There is no clock here; the caller passes the time as data.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, NaiveDate, NaiveTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 
-/// Milliseconds since the Unix epoch. Serialised as the number; displayed as ISO 8601 UTC with milliseconds.
+/// Milliseconds since the Unix epoch. Serialised as the number; displayed as ISO 8601 UTC with milliseconds; parsed from
+/// an ISO 8601 time with an offset, or from a date, which means 00:00 UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(pub i64);
+
+/// Error of a text that is neither a time nor a date.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected a date or an ISO 8601 time, such as 2026-01-31 or 2026-01-31T12:00:00Z")]
+pub struct TimestampError;
 
 impl Timestamp {
     /// Creates a timestamp from seconds since the epoch, the unit of block headers.
@@ -35,6 +42,19 @@ impl Timestamp {
     /// Returns the milliseconds since `earlier`, saturating. Negative if `earlier` is later.
     pub const fn millis_since(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = TimestampError;
+
+    fn from_str(text: &str) -> Result<Self, TimestampError> {
+        let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok();
+        // The parser also accepts other spellings, such as 2026-1-5.
+        if let Some(date) = date.filter(|date| date.to_string() == text) {
+            return Ok(date.and_time(NaiveTime::MIN).and_utc().into());
+        }
+        DateTime::parse_from_rfc3339(text).map(|time| time.to_utc().into()).map_err(|_| TimestampError)
     }
 }
 
@@ -87,5 +107,30 @@ mod tests {
         let moment = |ms| UNIX_EPOCH + std::time::Duration::from_millis(ms);
         assert_eq!(Timestamp::from(moment(1_732_175_655_007)), Timestamp(1_732_175_655_007));
         assert_eq!(Timestamp::from(UNIX_EPOCH - std::time::Duration::from_millis(5)), Timestamp(-5));
+    }
+
+    #[test]
+    fn parses_a_time_with_an_offset_or_a_date() {
+        let at = |text: &str| text.parse::<Timestamp>();
+        assert_eq!(at("2024-11-21T07:54:15.007Z"), Ok(Timestamp(1_732_175_655_007)));
+        assert_eq!(at("2026-11-01T01:00:00+01:00"), at("2026-11-01"), "a date means 00:00 UTC");
+        assert_eq!(at("1970-01-02"), Ok(Timestamp::from_secs(86_400)));
+        for bad in [
+            "",
+            "2026-11",
+            "2026-02-30",
+            "2026-1-001",
+            "1.11.2026",
+            "2026-11-01T00:00:00",
+            "2026-11-01 00:00",
+            "now",
+            "20261101",
+            "2026-1-5",
+            "+2026-11-1",
+            " 2026-11-01",
+            "2026-11-01Z",
+        ] {
+            assert_eq!(at(bad), Err(TimestampError), "{bad}");
+        }
     }
 }

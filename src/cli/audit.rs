@@ -80,11 +80,11 @@ struct EntriesArgs {
     /// Only entries with this action, such as customer.deactivated.
     #[arg(long)]
     action: Option<String>,
-    /// Only entries from this time on, such as 2026-11-22T00:00:00Z.
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    /// Only entries from this time on: a date (00:00 UTC) or an ISO 8601 time, such as 2026-11-22T00:00:00Z.
+    #[arg(long, value_name = "TIME")]
     from: Option<Timestamp>,
     /// Only entries before this time.
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME")]
     to: Option<Timestamp>,
     /// Only entries after this number.
     #[arg(long, value_name = "NUMBER")]
@@ -184,9 +184,4 @@ fn print(report: &ChainReport) {
 fn hash(text: &str) -> Result<String, String> {
     let is_hash = text.len() == HASH_CHARS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_hash { Ok(text.to_ascii_lowercase()) } else { Err("expected 64 hexadecimal digits".to_owned()) }
-}
-
-fn moment(text: &str) -> Result<Timestamp, String> {
-    let expected = |_| "expected an ISO 8601 time, such as 2026-11-22T00:00:00Z".to_owned();
-    chrono::DateTime::parse_from_rfc3339(text).map(|at| at.to_utc().into()).map_err(expected)
 }

@@ -12,7 +12,7 @@ use sea_orm::EntityTrait;
 
 use super::database::DatabaseArgs;
 use crate::config::Config;
-use crate::statements::{Format, Period, Statement, Wanted, moment};
+use crate::statements::{Format, Period, Statement, Wanted};
 
 /// Options of `statement`.
 #[derive(Debug, clap::Args)]
@@ -28,10 +28,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "ID")]
     psp: PspId,
     /// Start of the period, inclusive: a day or an ISO 8601 time, such as 2026-11-01.
-    #[arg(long, value_name = "TIME", value_parser = parsed)]
+    #[arg(long, value_name = "TIME")]
     from: Timestamp,
     /// End of the period, exclusive; at most 366 days after the start.
-    #[arg(long, value_name = "TIME", value_parser = parsed)]
+    #[arg(long, value_name = "TIME")]
     to: Timestamp,
     /// Only this chain: base, polygon or arbitrum.
     #[arg(long)]
@@ -74,8 +74,4 @@ pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> 
     drop(out);
     database.close().await?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn parsed(text: &str) -> Result<Timestamp, String> {
-    moment(text).map_err(|expected| format!("expected {expected}"))
 }

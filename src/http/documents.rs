@@ -310,7 +310,7 @@ impl FromRequest<AppState> for Form {
         let form = read_parts(form).await?;
         // The body has arrived, so a slow sender takes no turn from others.
         let turn = app.config.documents.turn(Some(caller.psp_id)).await.map_err(unavailable)?;
-        match Idempotency::begin(app, caller.psp_id, &parts, &fingerprint(&form)).await? {
+        match Idempotency::begin(app, caller.psp_id, &parts, &fingerprint(&form), None).await? {
             Err(first_answer) => Err(RequestRefusal(first_answer)),
             Ok(idempotency) => {
                 Ok(Self { psp_id: caller.psp_id, key_id: caller.key_id, idempotency, parts: form, _turn: turn })

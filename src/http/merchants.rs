@@ -9,13 +9,17 @@ use payferry_domain::{MerchantId, PspId, Timestamp};
 use payferry_entities::Transaction;
 use payferry_entities::merchants::{Column, Entity};
 use payferry_httpkit::{Answer, ApiError, Fault, FieldError, Fields, Path, Payments, Problem, Read, Submission, read};
+use sea_orm::sea_query::SimpleExpr;
 use sea_orm::{
-    ColumnTrait, Condition, DbBackend, DbErr, DerivePartialModel, EntityTrait, FromQueryResult, QueryFilter, Statement,
+    ColumnTrait, Condition, DbBackend, DbErr, DerivePartialModel, EntityTrait, FromQueryResult, QueryFilter,
+    QuerySelect, Statement,
 };
 use serde::Serialize;
+use serde_json::Value;
+use unicode_normalization::UnicodeNormalization;
 use utoipa::ToSchema;
 
-use super::lists::{DateTime, PageParams, read_page, text};
+use super::lists::{DateTime, PageParams, read_page};
 use super::openapi::UnreadableQuery;
 use super::state::{AppState, ListOf, OneOf};
 
@@ -34,7 +38,8 @@ pub struct SyncRequest {
 /// One merchant to create or update.
 #[derive(Serialize, ToSchema)]
 pub struct SyncItem {
-    /// The PSP's own reference: a new one creates a merchant, a known one updates it.
+    /// The PSP's own reference: a new one creates a merchant, a known one updates it. It is stored without spaces around it
+    /// and in Unicode's normal form C, unless a merchant with the submitted spelling exists.
     #[schema(max_length = 255, example = "shop-17")]
     pub external_id: String,
     /// Business name.
@@ -85,6 +90,7 @@ pub async fn sync(
 ) -> Result<Response, ApiError> {
     let items = request.read(read_items)?;
     let transaction = app.database().begin().await?;
+    let items = resolve_spellings(&transaction, request.psp_id, items).await?;
     let ids = upsert(&transaction, request.psp_id, &items, app.clock().now()).await?;
     let immutable = items.iter().enumerate().filter(|(_, item)| !ids.contains_key(&item.external_id));
     let changed = |field| FieldError::new(field, "business_id_immutable", "cannot change once submitted");
@@ -103,17 +109,64 @@ pub async fn sync(
     request.idempotency.commit(&app, transaction, answer).await
 }
 
-fn read_items(body: &Fields<'_>) -> Option<Vec<SyncItem>> {
+/// An `external_id` as submitted and in the spelling that new merchants get.
+struct ExternalId {
+    submitted: String,
+    normal: String,
+}
+
+impl ExternalId {
+    fn read(value: &Value) -> Result<Self, Fault> {
+        let submitted = read::text(value)?;
+        let normal = submitted.trim().nfc().collect::<String>();
+        // The normal form can be longer.
+        read::text(&normal.as_str().into()).map(|normal| Self { submitted, normal })
+    }
+
+    /// Finds the merchants with one of the two spellings.
+    fn filter(self) -> SimpleExpr {
+        Column::ExternalId.is_in([self.submitted, self.normal])
+    }
+}
+
+/// A merchant of a request, with the spellings of its `external_id`.
+type SubmittedItem = (ExternalId, SyncItem);
+
+/// Gives each item the `external_id` that is stored for it: the submitted spelling if a merchant has it, because earlier
+/// versions stored any, else the normal one.
+async fn resolve_spellings(
+    transaction: &Transaction,
+    psp_id: PspId,
+    items: Vec<SubmittedItem>,
+) -> Result<Vec<SyncItem>, DbErr> {
+    let unusual = items.iter().map(|(id, _)| id).filter(|id| id.submitted != id.normal).map(|id| id.submitted.as_str());
+    let unusual: Vec<&str> = unusual.collect();
+    let stored: HashSet<String> = if unusual.is_empty() {
+        HashSet::new()
+    } else {
+        let ours = Entity::find().select_only().column(Column::ExternalId).filter(Column::PspId.eq(psp_id.to_string()));
+        let rows: Vec<String> = ours.filter(Column::ExternalId.is_in(unusual)).into_tuple().all(transaction).await?;
+        rows.into_iter().collect()
+    };
+    let resolved = items.into_iter().map(|(id, item)| {
+        let external_id = if stored.contains(&id.submitted) { id.submitted } else { id.normal };
+        SyncItem { external_id, ..item }
+    });
+    Ok(resolved.collect())
+}
+
+fn read_items(body: &Fields<'_>) -> Option<Vec<SubmittedItem>> {
     let mut seen = HashSet::new();
     body.objects("merchants", MERCHANTS_MAX, |item| {
-        let external_id = item.required("external_id", read::text);
+        let external_id = item.required("external_id", ExternalId::read);
         let name = item.required("name", read::text);
         let email = item.required("email", read::email);
         let business_id = item.required("business_id", read::text);
-        if external_id.as_ref().is_some_and(|id| !seen.insert(id.clone())) {
+        if external_id.as_ref().is_some_and(|id| !seen.insert(id.normal.clone())) {
             item.fault("external_id", Fault::new("duplicate", "occurs twice in this batch"));
         }
-        Some(SyncItem { external_id: external_id?, name: name?, email: email?, business_id: business_id? })
+        let item = SyncItem { external_id: String::new(), name: name?, email: email?, business_id: business_id? };
+        Some((external_id?, item))
     })
 }
 
@@ -212,7 +265,7 @@ pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
     let (State(app), caller, mut query) = parts;
     let wanted = Condition::all()
         .add(Column::PspId.eq(caller.psp_id.to_string()))
-        .add_option(query.optional("external_id", text).map(|external_id| Column::ExternalId.eq(external_id)));
+        .add_option(query.optional("external_id", |text| ExternalId::read(&text.into())).map(ExternalId::filter));
     let page = query.finish_page()?;
     let own = Entity::find().filter(wanted);
     let (total, merchants) = read_page(app.database(), own, [Column::CreatedAt, Column::Id], page).await?;

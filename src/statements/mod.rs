@@ -19,7 +19,7 @@ use payferry_evm::wallet::checksummed;
 
 use summary::{Summary, Total};
 
-pub use period::{PERIOD_DAYS_MAX, Period, PeriodFault, moment};
+pub use period::{PERIOD_DAYS_MAX, Period, PeriodFault};
 pub use write::{Format, Statement, StatementError};
 
 /// The requested statement.

@@ -120,8 +120,7 @@ pub struct Submission<S: Requires, const BYTES_MAX: usize = JSON_BODY_BYTES_MAX>
     pub key_id: KeyId,
     /// The request's idempotency key.
     pub idempotency: Idempotency,
-    body: Vec<u8>,
-    is_json: bool,
+    body: Result<Value, ApiError>,
     scope: PhantomData<S>,
 }
 
@@ -143,14 +142,14 @@ impl IntoResponse for RequestRefusal {
 
 impl<S: Requires, const BYTES_MAX: usize> Submission<S, BYTES_MAX> {
     /// The body as JSON.
-    pub fn json(&self) -> Result<Value, ApiError> {
-        parse_json(&self.body, self.is_json)
+    pub fn json(&self) -> Result<&Value, ApiError> {
+        self.body.as_ref().map_err(ApiError::clone)
     }
 
     /// Reads the fields of the body with `read`. Returns its value if there was no fault, else an error with every
     /// fault.
     pub fn read<T>(&self, read: impl FnOnce(&Fields<'_>) -> Option<T>) -> Result<T, ApiError> {
-        JsonBody(self.json()?).read(read)
+        read_fields(self.json()?, read)
     }
 
     /// Like [`Self::read`], for a body that is one object or a list of 1 to `items_max` objects.
@@ -159,7 +158,7 @@ impl<S: Requires, const BYTES_MAX: usize> Submission<S, BYTES_MAX> {
         items_max: usize,
         read: impl FnMut(&Fields<'_>) -> Option<T>,
     ) -> Result<Vec<T>, ApiError> {
-        Fields::read_each(&self.json()?, items_max, read)
+        Fields::read_each(self.json()?, items_max, read)
     }
 }
 
@@ -169,10 +168,12 @@ impl<A: HttpState, S: Requires, const BYTES_MAX: usize> FromRequest<A> for Submi
     async fn from_request(request: Request, app: &A) -> Result<Self, RequestRefusal> {
         let (mut parts, body) = request.into_parts();
         let caller = Caller::<S>::from_request_parts(&mut parts, app).await?;
-        let body = read_body(body, BYTES_MAX).await?;
-        let idempotency = Idempotency::begin(app, caller.psp_id, &parts, &body).await?.map_err(RequestRefusal)?;
-        let (Caller { psp_id, key_id, scope, .. }, is_json) = (caller, is_json(&parts));
-        Ok(Self { psp_id, key_id, idempotency, body, is_json, scope })
+        let bytes = read_body(body, BYTES_MAX).await?;
+        let body = parse_json(&bytes, is_json(&parts));
+        let idempotency = Idempotency::begin(app, caller.psp_id, &parts, &bytes, body.as_ref().ok()).await?;
+        let idempotency = idempotency.map_err(RequestRefusal)?;
+        let Caller { psp_id, key_id, scope, .. } = caller;
+        Ok(Self { psp_id, key_id, idempotency, body, scope })
     }
 }
 
@@ -187,10 +188,14 @@ impl JsonBody {
 
     /// Reads the fields with `read`. Returns its value if there was no fault, else an error with every fault.
     pub fn read<T>(&self, read: impl FnOnce(&Fields<'_>) -> Option<T>) -> Result<T, ApiError> {
-        let fields = Fields::of_body(&self.0)?;
-        let read = read(&fields);
-        fields.finish(read)
+        read_fields(&self.0, read)
     }
+}
+
+fn read_fields<T>(body: &Value, read: impl FnOnce(&Fields<'_>) -> Option<T>) -> Result<T, ApiError> {
+    let fields = Fields::of_body(body)?;
+    let read = read(&fields);
+    fields.finish(read)
 }
 
 impl<S: Send + Sync> FromRequest<S> for JsonBody {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::header::{ALLOW, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
+use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use payferry_runtime::request::{self, RequestSource};
@@ -87,6 +87,9 @@ impl Edge {
         request.extensions_mut().insert(progress.clone());
         // Handlers of GET and HEAD ignore a body.
         let is_complete = request.body().is_end_stream() || matches!(*request.method(), Method::GET | Method::HEAD);
+        if !is_complete && let Err(refusal) = check_encoding(request.headers()) {
+            return (refusal.into_response(), progress.finish());
+        }
         if !is_complete {
             let idle_timeout = self.shares.limits.body_idle_timeout;
             request = request.map(|body| Body::new(ArrivingBody::new(body, progress.clone(), idle_timeout)));
@@ -175,6 +178,21 @@ async fn answer(State(edge): State<Edge>, request: Request, next: Next) -> Respo
         }
     };
     request::answering(source, answered).instrument(span).await
+}
+
+/// Refuses a body that is compressed, or that is not UTF-8.
+fn check_encoding(headers: &HeaderMap) -> Result<(), ApiError> {
+    let is_identity = |coding: &str| coding.is_empty() || coding.eq_ignore_ascii_case("identity");
+    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
+    if !codings.all(|value| value.to_str().is_ok_and(|codings| codings.split(',').map(str::trim).all(is_identity))) {
+        return Err(ApiError::UnsupportedEncoding("Content-Encoding", "identity"));
+    }
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_utf8 = |parameter: &str| {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        !name.trim().eq_ignore_ascii_case("charset") || value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")
+    };
+    if kind.split(';').skip(1).all(is_utf8) { Ok(()) } else { Err(ApiError::UnsupportedEncoding("charset", "utf-8")) }
 }
 
 /// Size of the request line and the headers. The connection limits what it reads ahead, which may be a little more.

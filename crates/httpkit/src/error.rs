@@ -116,6 +116,8 @@ pub enum ApiError {
     UnsupportedMediaType,
     /// The body is not declared as multipart/form-data.
     NotMultipart,
+    /// The body has an encoding that is not accepted: what has it, and the only accepted one.
+    UnsupportedEncoding(&'static str, &'static str),
     /// The body cannot be read as multipart/form-data.
     MalformedMultipart(&'static str),
     /// Documents that are too large, and every other fault of the form.
@@ -241,6 +243,11 @@ impl ApiError {
             Self::NotMultipart => {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "The body is not declared as a form")
             }
+            Self::UnsupportedEncoding(..) => (
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "unsupported_media_type",
+                "The encoding of the body is not accepted",
+            ),
             Self::MalformedMultipart(_) => {
                 (StatusCode::BAD_REQUEST, "malformed_multipart", "The body is not a valid form")
             }
@@ -276,6 +283,7 @@ impl ApiError {
             Self::BadHeader(name, expected) => format!("The header {name} must be {expected}."),
             Self::BadParameters(errors) | Self::Validation(errors) | Self::DocumentTooLarge(errors) => listed(errors),
             Self::NotMultipart => "Send the body with `Content-Type: multipart/form-data; boundary=...`.".to_owned(),
+            Self::UnsupportedEncoding(what, accepted) => format!("The {what} of the body must be {accepted}."),
             Self::MalformedMultipart(what) => format!("The body cannot be read as multipart/form-data: {what}."),
             Self::Unauthorized(problem) => problem.detail().to_owned(),
             Self::ForgedCallback(why) | Self::UnreadableCallback(why) => format!("The callback is refused: {why}."),

@@ -2,7 +2,7 @@
 //!
 //! A key belongs to a PSP and a route. The answer (encrypted) and a keyed hash of the request are stored in the commit
 //! of the change itself, so that neither exists without the other. Only successes are stored: a failed request may be
-//! repeated with the same key.
+//! repeated with the same key. Bodies are the same if they are the same JSON value, however it is written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -19,9 +19,11 @@ use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel, QueryFilter, Statement, TryInsertResult};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::caller::HttpState;
 use crate::error::ApiError;
+use crate::extract::json;
 
 /// The request's header.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -63,6 +65,8 @@ struct RunningRequest {
     route: String,
     key: String,
     request_hash: String,
+    /// Hash of the bytes of the body, which earlier versions stored. The last such row expires 24 h after the upgrade.
+    former_hash: String,
     sealer: Sealer,
     clock: Clock,
     places: Arc<DashMap<RequestKey, ()>>,
@@ -75,12 +79,14 @@ impl Drop for RunningRequest {
 }
 
 impl Idempotency {
-    /// Registers a request. The `Err` of the inner result is the stored answer, if there is one.
+    /// Registers a request with its body, and with the JSON value of the body if it has one. The `Err` of the inner result
+    /// is the stored answer, if there is one.
     pub async fn begin(
         app: &impl HttpState,
         psp_id: PspId,
         parts: &Parts,
         body: &[u8],
+        value: Option<&Value>,
     ) -> Result<Result<Self, Response>, ApiError> {
         let mut headers = parts.headers.get_all(&IDEMPOTENCY_KEY).iter();
         let Some(header) = headers.next() else { return Ok(Ok(Self(None))) };
@@ -95,10 +101,13 @@ impl Idempotency {
         if places.insert(place, ()).is_some() {
             return Err(ApiError::IdempotencyRunning);
         }
-        let path = bare(parts.uri.path());
+        let path = bare(parts.uri.path()).as_bytes();
+        let former_hash = app.sealer().keyed_hash(&[b"idempotency", path, body]);
+        let hash_of = |value| app.sealer().keyed_hash(&[b"idempotency json", path, &json::canonical(value)]);
         let running = RunningRequest {
             psp_id,
-            request_hash: app.sealer().keyed_hash(&[b"idempotency", path.as_bytes(), body]),
+            request_hash: value.map_or_else(|| former_hash.clone(), hash_of),
+            former_hash,
             route,
             key: key.to_owned(),
             sealer: app.sealer().clone(),
@@ -186,7 +195,7 @@ impl Idempotency {
                 .await?;
             return Ok(None);
         }
-        if row.request_hash != running.request_hash {
+        if row.request_hash != running.request_hash && row.request_hash != running.former_hash {
             return Err(ApiError::IdempotencyKeyReused);
         }
         let place = running.seal_place(&row.psp_id);

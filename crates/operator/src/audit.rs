@@ -3,7 +3,7 @@
 use axum::http::Uri;
 use payferry_accounts::audit::{self, ENTRIES_DEFAULT, ENTRIES_MAX, Filter, WORD_CHARS_MAX};
 use payferry_domain::Timestamp;
-use payferry_httpkit::{Answer, ApiError, Fault, QueryFields, between};
+use payferry_httpkit::{Answer, ApiError, Fault, QueryFields, between, read};
 
 use crate::Operator;
 use crate::input::query_id;
@@ -44,6 +44,5 @@ fn word(text: &str) -> Result<String, Fault> {
 }
 
 fn moment(text: &str) -> Result<Timestamp, Fault> {
-    let expected = |_| Fault::new("invalid_timestamp", "must be an ISO 8601 time, such as 2026-01-31T12:00:00Z");
-    chrono::DateTime::parse_from_rfc3339(text).map(|at| at.to_utc().into()).map_err(expected)
+    read::moment(&text.into())
 }

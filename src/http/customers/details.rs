@@ -198,7 +198,7 @@ pub async fn set(State(app): State<AppState>, request: Submission<Customers>) ->
         None => None,
     };
     let (customer_id, (details, wallet)) = {
-        let fields = Fields::of_body(&body)?;
+        let fields = Fields::of_body(body)?;
         let customer_id = fields.required(CUSTOMER_ID, read::id);
         let details = PaymentDetails::read(&fields, country.as_deref());
         fields.finish(customer_id.zip(details))?

@@ -11,10 +11,10 @@ use payferry_httpkit::{ApiError, Caller, Fault, QueryFields, Read};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http::lists::{DateTime, chain, token};
+use crate::http::lists::{DateTime, chain, moment, token};
 use crate::http::openapi::UnreadableQuery;
 use crate::http::state::AppState;
-use crate::statements::{Format, Period, Statement, StatementAccount, StatementEntry, Tokens, Wanted, moment};
+use crate::statements::{Format, Period, Statement, StatementAccount, StatementEntry, Tokens, Wanted};
 
 /// Concurrent statements of one PSP.
 pub const STATEMENTS_PER_PSP: usize = 2;
@@ -73,9 +73,7 @@ pub async fn read_statement(
     headers: HeaderMap,
     mut query: QueryFields,
 ) -> Result<Response, ApiError> {
-    let at =
-        |text: &str| moment(text).map_err(|expected| Fault::new("invalid_timestamp", format!("must be {expected}")));
-    let (from, to) = (query.required("from", at), query.required("to", at));
+    let (from, to) = (query.required("from", moment), query.required("to", moment));
     let (chain, currency) = (query.optional("chain", chain), query.optional("currency", token));
     let unknown = |_| Fault::new("unknown_value", format!("must be one of {FORMATS}"));
     let format = query.optional("format", |text| Format::from_str(text, false).map_err(unknown));

@@ -148,7 +148,7 @@ pub(super) async fn read_with_address<T>(
         Some(Ok(address)) => app.system.unsuitable(address).await?,
         _ => None,
     };
-    let fields = Fields::of_body(&body)?;
+    let fields = Fields::of_body(body)?;
     let asked = read(&fields, unsuitable);
     fields.finish(asked)
 }

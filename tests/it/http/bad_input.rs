@@ -3,7 +3,8 @@
 use crate::prelude::*;
 
 shared!(#[tokio::test] bad_input, app = TestApp::start().await, app.renew_psp() =>
-    rejects_bodies_that_are_not_json_or_not_declared_as_json, rejects_paths_that_are_not_utf8);
+    rejects_bodies_that_are_not_json_or_not_declared_as_json, rejects_compressed_bodies_and_other_charsets,
+    rejects_paths_that_are_not_utf8);
 
 async fn rejects_bodies_that_are_not_json_or_not_declared_as_json(app: &TestApp) {
     let sync = || app.request(Method::POST, "/merchants/sync");
@@ -26,6 +27,34 @@ async fn rejects_bodies_that_are_not_json_or_not_declared_as_json(app: &TestApp)
         let call = sync().json(&json!({})).header("content-type", kind);
         call.send().await.assert_problem(422, "validation_failed");
     }
+}
+
+async fn rejects_compressed_bodies_and_other_charsets(app: &TestApp) {
+    let sync = |name, value: &str| app.request(Method::POST, "/merchants/sync").json(&json!({})).header(name, value);
+    for (name, bad, accepted) in [
+        ("content-encoding", "gzip", "The Content-Encoding of the body must be identity."),
+        ("content-encoding", "identity, br", "The Content-Encoding of the body must be identity."),
+        ("content-type", "application/json; charset=iso-8859-1", "The charset of the body must be utf-8."),
+        ("content-type", "application/json;a=b; Charset=\"UTF-16\"", "The charset of the body must be utf-8."),
+        ("content-type", "application/json; charset", "The charset of the body must be utf-8."),
+    ] {
+        let refused = sync(name, bad).send().await;
+        refused.assert_problem(415, "unsupported_media_type");
+        assert_eq!(refused["detail"], accepted, "{bad}");
+    }
+    for (name, good) in [
+        ("content-encoding", "Identity"),
+        ("content-encoding", ""),
+        ("content-type", "application/json; charset=UTF-8"),
+        ("content-type", "application/json; version=1; charset=\"utf-8\""),
+    ] {
+        sync(name, good).send().await.assert_problem(422, "validation_failed");
+    }
+    // A form, and a request without a body.
+    let form = app.request(Method::POST, "/consent?token=x").bytes("accept=yes");
+    let form = form.header("content-type", "application/x-www-form-urlencoded; charset=latin1").send().await;
+    form.assert_problem(415, "unsupported_media_type");
+    app.request(Method::GET, "/merchants").header("content-encoding", "gzip").send().await.assert(200, json!({}));
 }
 
 async fn rejects_paths_that_are_not_utf8(app: &TestApp) {

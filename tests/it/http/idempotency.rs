@@ -16,7 +16,7 @@ fn sync(app: &TestApp, key: &str, body: &Value) -> Call {
 }
 
 shared!(#[tokio::test] keys, app = TestApp::start().await, app.renew_psp() =>
-    first_answer_is_replayed, only_successes_are_stored, one_of_many_concurrent_requests_is_executed);
+    first_answer_is_replayed, equal_json_values_are_the_same_body, only_successes_are_stored, one_of_many_concurrent_requests_is_executed);
 
 async fn first_answer_is_replayed(app: &TestApp) {
     let first = sync(app, "k1", &batch("a")).send().await;
@@ -29,6 +29,20 @@ async fn first_answer_is_replayed(app: &TestApp) {
     let key = app.stranger().await;
     let theirs = sync(app, "k1", &batch("other")).key(&key).send().await;
     assert_eq!((&theirs["created"], theirs.header("idempotent-replayed")), (&json!(1), None));
+}
+
+async fn equal_json_values_are_the_same_body(app: &TestApp) {
+    let sync = |body: &str| app.request(Method::POST, "/merchants/sync").idempotency_key("k1").bytes(body).send();
+    let first =
+        sync(r#"{"merchants":[{"external_id":"é","name":"S","email":"a@b.example","business_id":"1"}],"n":10}"#).await;
+    assert_eq!(first["created"], 1);
+    let same = "{ \"n\": 1.0e1,\n \"merchants\": [ { \"business_id\": \"1\", \"name\": \"\\u0053\", \
+                \"email\": \"a@b.example\", \"external_id\": \"\\u00e9\" } ] }";
+    sync(same).await.assert_replays(&first);
+    for other in [same.replace("1.0e1", "10.5"), same.replace("1.0e1", "\"10\""), same.replace("\"n\"", "\"m\"")] {
+        sync(&other).await.assert_problem(422, "idempotency_key_reused");
+    }
+    sync("{").await.assert_problem(422, "idempotency_key_reused");
 }
 
 async fn only_successes_are_stored(app: &TestApp) {
@@ -94,6 +108,14 @@ async fn stored_answers_are_bound_to_their_psp_and_earlier_ones_still_match() {
     row.response_body = sea_orm::Set(former);
     row.update(app.writer()).await.unwrap();
     sync(&app, "k1", &batch("a")).send().await.assert_replays(&first);
+    // It hashed the bytes of the body.
+    let hash_of = |body: &Value| sealer.keyed_hash(&[b"idempotency", b"/merchants/sync", body.to_string().as_bytes()]);
+    let row = idempotency_keys::Entity::find().filter(idempotency_keys::Column::PspId.eq(app.psp_id.to_string()));
+    let mut row = row.one(app.writer()).await.unwrap().unwrap().into_active_model();
+    row.request_hash = sea_orm::Set(hash_of(&batch("a")));
+    row.update(app.writer()).await.unwrap();
+    sync(&app, "k1", &batch("a")).send().await.assert_replays(&first);
+    sync(&app, "k1", &batch("b")).send().await.assert_problem(422, "idempotency_key_reused");
 }
 
 async fn one_of_many_concurrent_requests_is_executed(app: &TestApp) {

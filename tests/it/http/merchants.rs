@@ -1,5 +1,7 @@
 //! Merchants: sync, list, read.
 
+use payferry_entities::merchants;
+
 use crate::prelude::*;
 
 fn merchant(external_id: &str, business_id: &str) -> Value {
@@ -12,7 +14,7 @@ async fn sync(app: &TestApp, merchants: &[Value]) -> Reply {
 
 shared!(#[tokio::test] merchants, app = TestApp::start().await, app.renew_psp() =>
     sync_creates_then_updates, one_invalid_item_rejects_the_batch_and_all_are_named, business_id_is_immutable,
-    lists_are_paged, merchants_of_another_psp_are_not_found, concurrent_batches_create_each_merchant_once);
+    spellings_of_a_reference_are_one_merchant, lists_are_paged, merchants_of_another_psp_are_not_found, concurrent_batches_create_each_merchant_once);
 
 async fn sync_creates_then_updates(app: &TestApp) {
     let first = sync(app, &[merchant("b", "1"), merchant("a", "2")]).await;
@@ -68,6 +70,40 @@ async fn business_id_is_immutable(app: &TestApp) {
     assert_eq!(app.get("/merchants").await["total"], 2, "nothing was written");
     let mixed = json!({ "merchants": [merchant("a", "2"), merchant("", "1")] });
     app.post("/merchants/sync", &mixed).await.assert_problem(422, "validation_failed");
+}
+
+async fn spellings_of_a_reference_are_one_merchant(app: &TestApp) {
+    let (composed, decomposed) = ("caf\u{e9}", " cafe\u{301} ");
+    let first = sync(app, &[merchant(decomposed, "1")]).await;
+    first.assert(200, json!({ "created": 1, "merchants/0/external_id": composed }));
+    let id = &first["merchants"][0]["merchant_id"];
+    for spelling in [composed, decomposed, "caf\u{e9}\u{2003}"] {
+        let again = sync(app, &[merchant(spelling, "1")]).await;
+        again.assert(200, json!({ "updated": 1, "merchants/0/merchant_id": id }));
+    }
+    let found = app.get("/merchants?external_id=%20cafe%CC%81").await;
+    assert_eq!(column(&found["merchants"], "merchant_id"), [id.clone()]);
+    sync(app, &[merchant("a", "1"), merchant(" a", "1")]).await.assert_invalid("merchants[1].external_id: duplicate");
+    // The normal form of this letter is two letters long.
+    sync(app, &[merchant(&"\u{958}".repeat(128), "1")]).await.assert_invalid("merchants[0].external_id: too_long");
+
+    // Earlier versions stored any spelling: such a merchant keeps its id and its spelling.
+    let stored = sync(app, &[merchant("old", "1")]).await;
+    let stored_id = &stored["merchants"][0]["merchant_id"];
+    let row = merchants::Entity::find_by_id(stored_id.as_str().unwrap()).one(app.reader()).await.unwrap().unwrap();
+    let mut row = row.into_active_model();
+    row.external_id = sea_orm::Set(" old".to_owned());
+    row.update(app.writer()).await.unwrap();
+    let again = sync(app, &[merchant(" old", "1"), merchant("new", "1")]).await;
+    let expected = json!({
+        "created": 1, "updated": 1, "merchants/0/merchant_id": stored_id, "merchants/0/external_id": " old",
+    });
+    again.assert(200, expected);
+    let found = app.get("/merchants?external_id=%20old").await;
+    assert_eq!(column(&found["merchants"], "merchant_id"), [stored_id.clone()]);
+    let other = sync(app, &[merchant("old", "1")]).await;
+    other.assert(200, json!({ "created": 1, "merchants/0/external_id": "old" }));
+    sync(app, &[merchant(" old", "2")]).await.assert_problem(409, "business_id_immutable");
 }
 
 async fn lists_are_paged(app: &TestApp) {

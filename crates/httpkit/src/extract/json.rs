@@ -1,4 +1,5 @@
-//! Strict JSON bodies: duplicate keys, numbers that would lose precision, and trailing data are errors.
+//! Strict JSON bodies: duplicate keys, numbers that would lose precision, and trailing data are errors. Also the canonical
+//! form of a value, by which two bodies are compared.
 
 use std::fmt;
 
@@ -11,6 +12,54 @@ pub(crate) fn parse(body: &[u8]) -> Result<Value, String> {
     let value = Strict.deserialize(&mut reader).map_err(|error| error.to_string())?;
     reader.end().map_err(|error| error.to_string())?;
     Ok(value)
+}
+
+/// Writes a value in its canonical form: no spaces, keys in the order of their bytes, and numbers without an exponent or a
+/// fraction if they are whole. Equal values have the same form.
+pub(crate) fn canonical(value: &Value) -> Vec<u8> {
+    let mut form = Vec::new();
+    write_canonical(value, &mut form);
+    form
+}
+
+/// The parser limits the depth, so the recursion is bounded.
+fn write_canonical(value: &Value, form: &mut Vec<u8>) {
+    match value {
+        Value::Array(items) => {
+            form.push(b'[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    form.push(b',');
+                }
+                write_canonical(item, form);
+            }
+            form.push(b']');
+        }
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.iter().collect();
+            fields.sort_unstable_by_key(|(name, _)| *name);
+            form.push(b'{');
+            for (index, (name, value)) in fields.into_iter().enumerate() {
+                if index > 0 {
+                    form.push(b',');
+                }
+                form.extend(format!("{}:", Value::from(name.as_str())).bytes());
+                write_canonical(value, form);
+            }
+            form.push(b'}');
+        }
+        Value::Number(number) => {
+            form.extend(whole(number).map_or_else(|| number.to_string(), |n| n.to_string()).bytes())
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => form.extend(value.to_string().bytes()),
+    }
+}
+
+/// The number as an integer, if it is one.
+#[allow(clippy::cast_possible_truncation, reason = "the parser accepts no number beyond 64 bits")]
+fn whole(number: &Number) -> Option<i128> {
+    let integer = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
+    integer.or_else(|| number.as_f64().filter(|float| float.fract() == 0.0).map(|float| float as i128))
 }
 
 /// Deserialises like `Value`, but refuses duplicate keys and integers beyond 64 bits.
@@ -108,6 +157,22 @@ mod tests {
             assert!(refusal.contains("write it as a string"), "{beyond}: {refusal}");
         }
         assert_eq!(parse(b"[1e19, 0.5]").unwrap(), json!([1e19, 0.5]), "fractions have the precision of a double");
+    }
+
+    #[test]
+    fn equal_values_have_the_same_canonical_form() {
+        let form = |text: &str| String::from_utf8(canonical(&parse(text.as_bytes()).unwrap())).unwrap();
+        assert_eq!(form(r#" {"b" : [1, 2.50, true, null], "a": "\u00e9\/" } "#), r#"{"a":"é/","b":[1,2.5,true,null]}"#);
+        for same in ["10", "10.0", "1e1", "100e-1"] {
+            assert_eq!(form(same), "10", "{same}");
+        }
+        assert_eq!(form("-0.0"), "0");
+        assert_eq!(form("18446744073709551615"), "18446744073709551615");
+        assert_eq!(form(r#"{"a\"b":{},"c":[]}"#), r#"{"a\"b":{},"c":[]}"#);
+        let different =
+            ["1", "1.5", "\"1\"", "[1]", "[1,2]", "[2,1]", "[[1],2]", r#"{"a":1}"#, r#"{"a":null}"#, "{}", "null"];
+        let forms: std::collections::BTreeSet<_> = different.iter().map(|text| form(text)).collect();
+        assert_eq!(forms.len(), different.len());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use email_address::EmailAddress;
 use payferry_domain::money::{AMOUNT_MAX, AMOUNT_MIN, AmountError};
-use payferry_domain::{Address, Amount};
+use payferry_domain::{Address, Amount, Timestamp, TimestampError};
 use serde_json::{Map, Value};
 
 use super::Fault;
@@ -68,9 +68,10 @@ pub fn decimal(value: &Value, max: Amount) -> Result<Amount, Fault> {
     let text = value.as_str().ok_or_else(|| Fault::new("wrong_type", "must be a string, such as \"10.50\""))?;
     let too_large = || Fault::new("amount_too_large", format!("must be at most {max}"));
     let amount: Amount = text.parse().map_err(|error| match error {
-        AmountError::Malformed => {
-            Fault::new("amount_malformed", "must be written as digits with an optional fraction, such as \"10.50\"")
-        }
+        AmountError::Malformed => Fault::new(
+            "amount_malformed",
+            "must be written as digits without leading zeros, with an optional fraction, such as \"10.50\"",
+        ),
         AmountError::TooManyDecimals => Fault::new("too_many_decimals", "may have at most 6 decimals"),
         AmountError::TooLarge => too_large(),
     })?;
@@ -130,10 +131,14 @@ fn levels(value: &Value) -> usize {
     }
 }
 
-/// Reads a time in ISO 8601 with an offset.
-pub fn moment(value: &Value) -> Result<payferry_domain::Timestamp, Fault> {
-    let wrong = |_| Fault::new("invalid_timestamp", "must be an ISO 8601 time, such as 2026-01-31T12:00:00Z");
-    chrono::DateTime::parse_from_rfc3339(string(value)?).map(|moment| moment.to_utc().into()).map_err(wrong)
+/// Reads a time in ISO 8601 with an offset, or a date, which means 00:00 UTC.
+pub fn moment(value: &Value) -> Result<Timestamp, Fault> {
+    string(value)?.parse().map_err(|_: TimestampError| {
+        Fault::new(
+            "invalid_timestamp",
+            "must be a date or an ISO 8601 time, such as 2026-01-31 or 2026-01-31T12:00:00Z",
+        )
+    })
 }
 
 /// Reads a string.
