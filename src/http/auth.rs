@@ -142,7 +142,7 @@ impl KeyRing {
         }
         let key = self.find(presented.trim(), limiters, parts).await?;
         let KeyRecord { id, psp_id, scopes, .. } = &key.record;
-        limiters.key(*id)?;
+        limiters.key(parts, *id)?;
         tracing::Span::current().record("psp.id", tracing::field::display(psp_id));
         tracing::Span::current().record("key.id", tracing::field::display(id));
         let has = |scope| scopes.iter().any(|held| *held == scope || *held == KeyScope::Full);

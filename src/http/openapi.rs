@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use payferry_httpkit::extract::JSON_BODY_BYTES_MAX;
 use payferry_httpkit::idempotency::KEY_CHARS_MAX;
 use payferry_httpkit::{Problem, QueryNames};
+use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -22,8 +23,10 @@ use utoipa::{IntoResponses, OpenApi};
         title = "Payferry",
         description = "Stablecoin payments for payment service providers.\n\n\
             Every request carries `Authorization: Bearer <API key>` (`sk_test_...` in the sandbox, `sk_live_...` in \
-            production), every answer an `X-Request-Id`. Merchant and payment paths work both as written here and \
-            under `/api/v1`. Timestamps are ISO 8601 in UTC with milliseconds; amounts are decimal strings; unknown \
+            production), every answer an `X-Request-Id` and, if the key has a limit, `RateLimit-Limit`, `RateLimit-Remaining` and \
+            `RateLimit-Reset`. Merchant and payment paths work both as written here and \
+            under `/api/v1`. Timestamps are ISO 8601 in UTC with milliseconds; where a time is accepted, a date is, too, and \
+            means 00:00 UTC. Amounts are decimal strings; unknown \
             fields are ignored, unknown query parameters are refused. Failures are RFC 9457 problem documents that name every offending field.",
     ),
     components(schemas(Problem)),
@@ -47,6 +50,13 @@ pub struct UnreadableQuery(pub Problem);
 /// Description of that failure.
 const UNREADABLE_QUERY: &str = "Parameters that are unknown or cannot be read, all named.";
 
+/// Headers of every response to a key with a limit.
+const RATE_LIMIT_HEADERS: [(&str, &str); 3] = [
+    ("RateLimit-Limit", "Requests that the key can send at once."),
+    ("RateLimit-Remaining", "Requests that are left now."),
+    ("RateLimit-Reset", "Seconds after which the whole limit is available again, if no request is sent."),
+];
+
 /// The document without the routes.
 pub(super) fn head() -> Document {
     Head::openapi()
@@ -55,10 +65,13 @@ pub(super) fn head() -> Document {
 /// Adds what all routes have in common: authentication, server and the common failures.
 pub(super) fn complete(mut document: Document, public_url: &str) -> Document {
     let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("sk_test_... or sk_live_...").build();
-    document
-        .components
-        .get_or_insert_with(Components::new)
-        .add_security_scheme("api_key", SecurityScheme::Http(scheme));
+    let components = document.components.get_or_insert_with(Components::new);
+    components.add_security_scheme("api_key", SecurityScheme::Http(scheme));
+    for (name, description) in RATE_LIMIT_HEADERS {
+        let number = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));
+        let header = HeaderBuilder::new().schema(Some(number)).description(Some(description)).build();
+        components.headers.insert(name.to_owned(), header.into());
+    }
     document.servers = Some(vec![ServerBuilder::new().url(public_url.trim_end_matches('/')).build()]);
     for (path, item) in &mut document.paths.paths {
         for operation in operations(item) {
@@ -72,6 +85,7 @@ pub(super) fn complete(mut document: Document, public_url: &str) -> Document {
         }
         for operation in operations(item) {
             add_problem(operation, "400", UNREADABLE_QUERY, "application/problem+json");
+            rate_limit_headers(operation);
         }
     }
     document
@@ -134,6 +148,19 @@ fn body_responses(operation: &mut Operation) {
         ("422", "Invalid fields, all named; or the Idempotency-Key was used with another body."),
     ] {
         add_problem(operation, status, description, "application/problem+json");
+    }
+}
+
+/// Describes the headers that every response to a key with a limit has. To keep the document small, only successes and 429
+/// name them.
+fn rate_limit_headers(operation: &mut Operation) {
+    for (status, response) in &mut operation.responses.responses {
+        if let RefOr::T(response) = response
+            && (status.starts_with('2') || status == "429")
+        {
+            let header = |name: &str| RefOr::Ref(Ref::new(format!("#/components/headers/{name}")));
+            response.headers.extend(RATE_LIMIT_HEADERS.map(|(name, _)| (name.to_owned(), header(name))));
+        }
     }
 }
 

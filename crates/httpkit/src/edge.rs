@@ -24,6 +24,7 @@ use crate::address::ClientAddress;
 use crate::arriving::{AnsweringBody, ArrivingBody};
 use crate::connections::{Answering, Connection};
 use crate::error::{ApiError, Listener};
+use crate::limits::AllowanceSlot;
 use crate::progress::{Door, EdgeLimits, FinishOnDrop, RequestProgress, Shares};
 use crate::serve::HEAD_BYTES_MAX;
 
@@ -150,7 +151,7 @@ fn panicked(panic: Box<dyn Any + Send>) -> Response {
 }
 
 /// Runs one request within its limits, then writes its problem document, its headers and its log line.
-async fn answer(State(edge): State<Edge>, request: Request, next: Next) -> Response {
+async fn answer(State(edge): State<Edge>, mut request: Request, next: Next) -> Response {
     let id = request.extensions().get::<RequestId>().and_then(|id| id.header_value().to_str().ok());
     let id = id.unwrap_or_default().to_owned();
     let method = request.method().clone();
@@ -167,10 +168,13 @@ async fn answer(State(edge): State<Edge>, request: Request, next: Next) -> Respo
         key.id = tracing::field::Empty,
     );
     let address = request.extensions().get::<ClientAddress>().map(|address| address.0);
+    let allowance = AllowanceSlot::default();
+    request.extensions_mut().insert(allowance.clone());
     let source = RequestSource { id: id.clone(), address, operator: None };
     let answered = async {
         let (response, answering) = edge.run(request, &route, next).await;
-        let (response, failure) = finish(response, &id, edge.listener);
+        let (mut response, failure) = finish(response, &id, edge.listener);
+        allowance.write(response.headers_mut());
         note(&response, failure.as_ref(), &method, &route, started.elapsed());
         match answering {
             Some(answering) => response.map(|body| Body::new(AnsweringBody::new(body, answering))),

@@ -4,13 +4,15 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName};
 use governor::clock::{Clock, DefaultClock};
-use governor::{DefaultKeyedRateLimiter, Quota};
+use governor::middleware::StateInformationMiddleware;
+use governor::{DefaultKeyedRateLimiter, NotUntil, Quota};
 use moka::sync::Cache;
 use payferry_domain::KeyId;
 
@@ -20,6 +22,12 @@ use crate::live::{STREAMS_AT_ONCE, STREAMS_PER_ADDRESS};
 use crate::progress::EdgeLimits;
 use crate::serve::ServeConfig;
 
+/// Response header with the number of requests that a key can send at once.
+pub const RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
+/// Response header with the number of requests that are left now.
+pub const RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
+/// Response header with the seconds after which the whole limit is available again.
+pub const RATELIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
 /// Sustained requests of a key, per second.
 pub const KEY_REQUESTS_PER_SEC: u32 = 500;
 /// Burst of a key's requests.
@@ -109,9 +117,45 @@ impl Limits {
     }
 }
 
+/// What is left of a key's limit after a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct KeyAllowance {
+    limit: u32,
+    remaining: u32,
+    reset_secs: u64,
+}
+
+impl KeyAllowance {
+    fn of(quota: Quota, remaining: u32) -> Self {
+        let limit = quota.burst_size().get();
+        let reset = quota.replenish_interval().saturating_mul(limit.saturating_sub(remaining));
+        let is_partial = reset.subsec_nanos() > 0;
+        Self { limit, remaining, reset_secs: reset.as_secs() + u64::from(is_partial) }
+    }
+}
+
+/// The allowance of the key that has sent a request, for the headers of the response. It is an extension of the request;
+/// clones share it. It stays empty if the request has no key, or its key has no limit.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AllowanceSlot(Arc<OnceLock<KeyAllowance>>);
+
+impl AllowanceSlot {
+    /// Adds the headers to a response.
+    pub(crate) fn write(&self, headers: &mut HeaderMap) {
+        if let Some(KeyAllowance { limit, remaining, reset_secs }) = self.0.get().copied() {
+            headers.insert(RATELIMIT_LIMIT, limit.into());
+            headers.insert(RATELIMIT_REMAINING, remaining.into());
+            headers.insert(RATELIMIT_RESET, reset_secs.into());
+        }
+    }
+}
+
+/// Counts the requests of each key and knows what is left.
+type KeyRateLimiter = DefaultKeyedRateLimiter<KeyId, StateInformationMiddleware>;
+
 /// The counters.
 pub struct Limiters {
-    keys: Option<DefaultKeyedRateLimiter<KeyId>>,
+    keys: Option<KeyRateLimiter>,
     pages: Option<DefaultKeyedRateLimiter<IpAddr>>,
     callbacks: Option<DefaultKeyedRateLimiter<IpAddr>>,
     /// Unknown keys by address; an entry lives for [`STRANGERS_WINDOW`].
@@ -124,7 +168,10 @@ impl Limiters {
     /// Counters with these limits.
     pub fn new(limits: &Limits) -> Self {
         let per_minute = |rate| DefaultKeyedRateLimiter::keyed(Quota::per_minute(rate));
-        let key = |(rate, burst)| DefaultKeyedRateLimiter::keyed(Quota::per_second(rate).allow_burst(burst));
+        let key = |(rate, burst)| {
+            let quota = Quota::per_second(rate).allow_burst(burst);
+            DefaultKeyedRateLimiter::keyed(quota).with_middleware::<StateInformationMiddleware>()
+        };
         Self {
             keys: limits.key.map(key),
             pages: limits.pages_per_minute.map(per_minute),
@@ -135,9 +182,18 @@ impl Limiters {
         }
     }
 
-    /// Counts a request of this key.
-    pub fn key(&self, key: KeyId) -> Result<(), ApiError> {
-        check(self.keys.as_ref(), &key)
+    /// Counts a request of this key, and notes what is left for the headers of the response.
+    pub fn key(&self, parts: &Parts, key: KeyId) -> Result<(), ApiError> {
+        let Some(limiter) = &self.keys else { return Ok(()) };
+        let checked = limiter.check_key(&key);
+        let allowance = match &checked {
+            Ok(state) => KeyAllowance::of(state.quota(), state.remaining_burst_capacity()),
+            Err(refused) => KeyAllowance::of(refused.quota(), 0),
+        };
+        if let Some(slot) = parts.extensions.get::<AllowanceSlot>() {
+            slot.0.get_or_init(|| allowance);
+        }
+        checked.map(drop).map_err(|refused| rate_limited(&refused))
     }
 
     /// Counts a public page for the requesting address.
@@ -176,7 +232,7 @@ impl Limiters {
         if due && self.forgotten_at_secs.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.pages.iter().for_each(DefaultKeyedRateLimiter::retain_recent);
             self.callbacks.iter().for_each(DefaultKeyedRateLimiter::retain_recent);
-            self.keys.iter().for_each(DefaultKeyedRateLimiter::retain_recent);
+            self.keys.iter().for_each(KeyRateLimiter::retain_recent);
         }
     }
 }
@@ -186,10 +242,12 @@ fn check<K: Clone + Eq + std::hash::Hash>(
     key: &K,
 ) -> Result<(), ApiError> {
     let Some(limiter) = limiter else { return Ok(()) };
-    limiter.check_key(key).map_err(|refused| {
-        let wait = refused.wait_time_from(DefaultClock::default().now());
-        ApiError::RateLimited(wait.as_secs().saturating_add(1))
-    })
+    limiter.check_key(key).map_err(|refused| rate_limited(&refused))
+}
+
+fn rate_limited(refused: &NotUntil<<DefaultClock as Clock>::Instant>) -> ApiError {
+    let wait = refused.wait_time_from(DefaultClock::default().now());
+    ApiError::RateLimited(wait.as_secs().saturating_add(1))
 }
 
 /// An IPv6 customer usually has a /64 network, so that prefix is counted as one address.
@@ -200,5 +258,21 @@ pub fn network_prefix(address: IpAddr) -> IpAddr {
             IpAddr::V6(Ipv6Addr::from(bits))
         }
         v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allowance_counts_down_and_resets_when_the_burst_is_replenished() {
+        let quota = Quota::per_second(NonZeroU32::new(500).unwrap()).allow_burst(NonZeroU32::new(1_000).unwrap());
+        let of = |remaining| KeyAllowance::of(quota, remaining);
+        assert_eq!(of(1_000), KeyAllowance { limit: 1_000, remaining: 1_000, reset_secs: 0 });
+        assert_eq!(of(999).reset_secs, 1, "seconds are rounded up");
+        assert_eq!(of(500).reset_secs, 1);
+        assert_eq!(of(499).reset_secs, 2);
+        assert_eq!(of(0), KeyAllowance { limit: 1_000, remaining: 0, reset_secs: 2 });
     }
 }

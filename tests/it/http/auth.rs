@@ -91,12 +91,28 @@ async fn rate_limited_key_gets_retry_after() {
     let few = NonZeroU32::new(1).unwrap();
     let limits = Some(Limits { key: Some((few, NonZeroU32::new(3).unwrap())), ..Limits::production() });
     let app = TestApp::start_with(TestConfig { is_production: true, limits, ..TestConfig::default() }).await;
-    for _ in 0..3 {
-        assert_eq!(app.get("/merchants").await.status, 200);
-    }
+    let allowance = |reply: &Reply| {
+        ["limit", "remaining", "reset"].map(|name| reply.header(&format!("ratelimit-{name}")).map(str::to_owned))
+    };
+    let expected = |remaining: &str, reset: &str| ["3", remaining, reset].map(|text| Some(text.to_owned()));
+    let first = app.get("/merchants").await.ok(200);
+    assert_eq!(allowance(&first), expected("2", "1"));
+    let missing = app.get("/merchants/merch_x").await;
+    missing.assert_problem(404, "merchant_not_found");
+    assert_eq!(allowance(&missing), expected("1", "2"), "failures have the headers, too");
+    let invalid = app.post("/merchants/sync", &json!({})).await;
+    invalid.assert_problem(422, "validation_failed");
+    assert_eq!(allowance(&invalid), expected("0", "3"));
     let reply = app.get("/merchants").await;
     reply.assert_problem(429, "rate_limited");
     assert_eq!(reply.header("retry-after"), Some("1"));
+    assert_eq!(allowance(&reply), expected("0", "3"));
+    let unknown = app.get_as(&unknown_key(), "/merchants").await;
+    unknown.assert_problem(401, "api_key_wrong_environment");
+    assert_eq!(allowance(&unknown), [None, None, None]);
     let other = app.add_key(app.psp_id, &[Scope::Full]).await;
     assert_eq!(app.get_as(&other, "/merchants").await.status, 200, "each key has its own limit");
+    // The keys of the sandbox have no limit.
+    let sandbox = TestApp::start().await.get("/merchants").await.ok(200);
+    assert_eq!(allowance(&sandbox), [None, None, None]);
 }
