@@ -61,7 +61,6 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .split_for_parts();
     let document = openapi::complete(bare_document.merge_from(prefixed_document), app.config.public_url.as_str());
     let query_names = openapi::query_names(&document);
-    let reference = pages::reference::render(&document);
     let json = Bytes::from(document.to_json().unwrap_or_default());
     let limits = &app.config.limits;
     let edge = Edge::new(Listener::Public, app.door.clone(), limits.request_timeout, limits.edge);
@@ -70,7 +69,7 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .merge(bare)
         .merge(prefixed)
         .route("/openapi.json", get(openapi::serve).with_state(json))
-        .route("/docs", get(pages::reference::serve).with_state(reference))
+        .merge(pages::reference::routes())
         .route("/pay/{token}", get(pages::pay::serve))
         .route("/pay/{token}/events", get(pages::pay::events))
         .route("/compliance/callbacks/{provider}", post(compliance::take))

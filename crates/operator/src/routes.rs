@@ -4,6 +4,7 @@ use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodRouter, get, on, patch, post};
 use payferry_accounts::operators::OperatorRole;
+use tower_http::compression::CompressionLayer;
 
 use crate::{
     Operator, actors, admit, attention, audit, chains, customers, decisions, events, health, outbound, overview,
@@ -36,7 +37,7 @@ pub fn table() -> Vec<Route> {
     vec![
         open(Method::GET, "/healthz", health::healthz),
         open(Method::GET, "/readyz", health::readyz),
-        open(Method::GET, "/metrics", health::metrics),
+        compressed(open(Method::GET, "/metrics", health::metrics)),
         open(Method::GET, "/ops/login", admit::form),
         open(Method::POST, "/ops/login", admit::enter),
         leave("/ops/logout", admit::leave),
@@ -114,6 +115,11 @@ pub fn table() -> Vec<Route> {
 fn open<H: Handler<T, Operator>, T: 'static>(method: Method, path: &'static str, handler: H) -> Route {
     let filter = axum::routing::MethodFilter::try_from(method.clone()).expect("an ordinary method");
     Route { access: Access::Open, method, path, serve: on(filter, handler) }
+}
+
+/// The same route, with gzip for clients that accept it.
+fn compressed(route: Route) -> Route {
+    Route { serve: route.serve.layer(CompressionLayer::new()), ..route }
 }
 
 /// A route that reads.

@@ -6,6 +6,7 @@ mod env;
 mod live;
 mod pay;
 mod pictures;
+mod reference;
 mod verify;
 
 use payferry_harness::browser::Browser;

@@ -54,13 +54,21 @@ async fn openapi_document_describes_every_route_and_its_page_loads_nothing_else(
     for name in text.split("\"#/components/schemas/").skip(1).map(|rest| rest.split('"').next().unwrap()) {
         assert!(reply["components"]["schemas"][name].is_object(), "{name}");
     }
-    // The reference page loads no external resources.
+    // The reference page has no inline script and loads no external resources.
     let reply = app.open("/docs").await;
     assert_eq!(reply.header("content-type"), Some("text/html; charset=utf-8"));
-    reply.assert_shows(&["/merchants/sync", "business_id", "Idempotency-Key"]);
-    reply.assert_hides(&["<script", "<link", "<img", "src=", "url(", "@import"]);
+    reply.assert_hides(&["http:", "https:", "<script>", "style", "url("]);
     let policy = reply.header("content-security-policy").unwrap();
-    assert!(policy.starts_with("default-src 'none'; style-src 'sha256-") && !policy.contains("unsafe"));
+    assert!(policy.starts_with("default-src 'none'; script-src 'self'; "), "{policy}");
+    assert!(!policy.contains("http") && !policy.contains("eval"), "{policy}");
+    let scripts: Vec<_> =
+        reply.text().split("src=\"").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned()).collect();
+    assert_eq!(scripts, ["/docs/docs.js", "/docs/scalar.js"]);
+    for script in scripts {
+        let script = app.open(&script).await.ok(200);
+        assert_eq!(script.header("content-type"), Some("text/javascript; charset=utf-8"));
+        script.assert_shows(&["createApiReference"]);
+    }
 }
 
 /// A database outage is not the client's error: every route asks the client to retry.

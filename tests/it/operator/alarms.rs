@@ -71,3 +71,28 @@ async fn every_counter_with_an_alert_exists_from_the_start() {
     let (_, shown) = page.text().split_once("id=\"gas-money\">").unwrap();
     assert!(shown.split('<').next().unwrap().ends_with(" coins"), "{}", page.text());
 }
+
+#[tokio::test]
+async fn metrics_are_compressed_if_the_client_accepts_it() {
+    // Like the service: before anything is counted.
+    let _metrics = payferry::telemetry::metrics();
+    let service = ServiceFixture::start_with_chains().await;
+    let get = |accepted: &str| service.bare(Method::GET, "/metrics").header("accept-encoding", accepted).send();
+    let plain = get("identity").await.unwrap();
+    assert_eq!(plain.headers().get("content-encoding"), None);
+    let plain = plain.text().await.unwrap();
+    assert!(plain.contains("payferry_"), "{plain}");
+    for accepted in ["gzip", "br;q=1.0, gzip;q=0.8"] {
+        let packed = get(accepted).await.unwrap();
+        assert_eq!(packed.headers()["content-encoding"], "gzip", "{accepted}");
+        assert_eq!(packed.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+        assert_eq!(packed.headers()["vary"], "accept-encoding");
+        let packed = packed.bytes().await.unwrap();
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&packed[..]), &mut text).unwrap();
+        assert!(text.contains("payferry_") && packed.len() < text.len() / 2, "{} of {}", packed.len(), text.len());
+    }
+    // Other routes are not compressed.
+    let health = service.bare(Method::GET, "/healthz").header("accept-encoding", "gzip").send().await.unwrap();
+    assert_eq!(health.headers().get("content-encoding"), None);
+}
