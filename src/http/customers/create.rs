@@ -96,8 +96,8 @@ pub async fn create(
     }
 }
 
-/// Converts an error of the journal about a new customer into a response.
-fn not_written(error: &JournalError) -> ApiError {
+/// Converts an error of the journal about a customer into a response.
+pub(super) fn not_written(error: &JournalError) -> ApiError {
     let reason = error.to_string();
     match error {
         JournalError::IdempotencyKeyTaken => ApiError::IdempotencyRunning,

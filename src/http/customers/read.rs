@@ -5,10 +5,14 @@ use payferry_accounts::contains;
 use payferry_domain::customer::KycStatus;
 use payferry_entities::customers::{Column, Entity};
 use payferry_httpkit::{Answer, ApiError, Fault, Path, Read, read};
+use payferry_journal::JournalWrite;
+use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use sea_orm::{ColumnTrait, Condition, DerivePartialModel, EntityTrait, QueryFilter};
 use serde::Serialize;
+use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
+use super::create::not_written;
 use super::{CustomerRecord, own};
 use crate::http::lists::{DateTime, PageParams, read_page, text};
 use crate::http::openapi::UnreadableQuery;
@@ -119,7 +123,7 @@ pub struct CustomerAnswer {
 /// Read a customer
 ///
 /// The complete record, with payment details and the paths of documents. Government and tax ids, dates of birth, phone
-/// numbers and account numbers need the scope `customers`.
+/// numbers and account numbers need the scope `customers`. Each read is written to the audit log.
 #[utoipa::path(
     get, path = "/api/v1/customers/{customer_id}", tag = "Customers", operation_id = "getCustomer",
     params(("customer_id" = String, Path, description = "The id from its creation.")),
@@ -130,5 +134,14 @@ pub async fn get(parts: OneOf<Read>) -> Result<Answer, ApiError> {
     let row = own(&app, caller.psp_id, &customer_id).await?;
     let customer = CustomerRecord::read(&app, app.database().reader(), &row).await?;
     let customer = if caller.sees_identities { customer } else { customer.without_identity() };
+    let entry = NewAuditEntry {
+        action: "customer.read".to_owned(),
+        psp_id: Some(caller.psp_id),
+        subject: row.id,
+        detail: json!({ "identity_data": caller.sees_identities }),
+    };
+    let entry = audit::row(entry, &Actor::ApiKey(caller.key_id), app.clock().now());
+    // The journal commits entries in groups, so that a read needs no transaction of its own.
+    app.system.journal().submit(JournalWrite::Audit(Box::new(entry))).await.map_err(|error| not_written(&error))?;
     Answer::ok(&CustomerAnswer { message: "Customer", customer })
 }

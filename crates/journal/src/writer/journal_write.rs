@@ -20,6 +20,9 @@ pub enum JournalWrite {
     Initiation(Box<Initiation>),
     /// A new customer.
     Customer(Box<CustomerCreation>),
+    /// An audit entry of a request that changes nothing, such as a read of personal data. Its `number` is ignored; the
+    /// database assigns it.
+    Audit(Box<audit_log::Model>),
     /// A transition of an existing payment.
     Transition(Box<JournalTransition>),
     /// A new or changed payout or withdrawal.
@@ -139,7 +142,7 @@ impl JournalWrite {
     /// existing subjects take precedence.
     pub(crate) const fn is_new(&self) -> bool {
         match self {
-            Self::Initiation(_) | Self::Customer(_) => true,
+            Self::Initiation(_) | Self::Customer(_) | Self::Audit(_) => true,
             Self::OutboundTransfer(change) => change.outbound.version == 1,
             _ => false,
         }

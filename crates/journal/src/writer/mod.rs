@@ -140,7 +140,8 @@ impl Journal {
         (Self { transitions, initiations, shared }, task)
     }
 
-    /// Commits `write` and returns its receipt. A new payment or customer is rejected ([`JournalError::Busy`]) while
+    /// Commits `write` and returns its receipt. A new payment, a new customer or an audited read is rejected
+    /// ([`JournalError::Busy`]) while
     /// the queue of initiations is full; all other writes wait for room. A queued write is executed even if the caller
     /// stops waiting.
     pub async fn submit(&self, write: JournalWrite) -> Result<Receipt, JournalError> {

@@ -204,6 +204,7 @@ impl Writer<'_> {
                     customers.push(&creation.customer);
                     entries.push(&creation.audit);
                 }
+                JournalWrite::Audit(entry) => entries.push(entry),
                 JournalWrite::Initiation(initiation) => entries.extend(initiation.audit.as_ref()),
                 _ => entries.extend(write.consequences().and_then(|consequences| consequences.audit.as_ref())),
             }
