@@ -6,8 +6,9 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
 use payferry_entities::api_keys;
 use payferry_runtime::seal::Sealer;
@@ -111,12 +112,12 @@ pub struct RevokedKeys(Arc<RwLock<HashSet<KeyId>>>);
 impl RevokedKeys {
     /// Adds a revoked key.
     pub fn add(&self, id: KeyId) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(id);
+        self.0.write().insert(id);
     }
 
     /// Returns true if the key was revoked on this node.
     pub fn contains(&self, id: KeyId) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).contains(&id)
+        self.0.read().contains(&id)
     }
 }
 

@@ -1,11 +1,12 @@
 //! Failed attempts to authenticate: how many are answered, and which of them the audit log records.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use moka::sync::Cache;
+use parking_lot::Mutex;
 use payferry_httpkit::error::TokenProblem;
 use payferry_httpkit::limits::network_prefix;
 
@@ -62,7 +63,7 @@ impl FailedAttempts {
     pub(crate) fn add(&self, from: IpAddr) -> FailedAttempt {
         let address = network_prefix(from);
         let here = self.by_address.get_with(address, Arc::default).fetch_add(1, Ordering::Relaxed) + 1;
-        let mut all = self.all.lock().expect("no holder of the lock panics");
+        let mut all = self.all.lock();
         let in_total = all.failed.add();
         all.unaudited += 1;
         let is_recorded = here == 1 && all.audited.add() <= FAILED_ATTEMPTS_AUDITED_PER_HOUR_MAX;

@@ -36,6 +36,8 @@ async fn operator_creates_a_psp_and_creates_and_revokes_its_key() {
     service.assert_fits_both().await;
 
     browser.fill("#new-key input[name=name]", "till").await;
+    browser.fill("#new-key input[name=expires_days]", "never").await;
+    browser.click("#new-key input[value=full]").await;
     browser.click("#new-key button").await;
     let key = browser.until(".secret", |text| text.starts_with("sk_test_")).await;
     let psp = Psp::new(service.running.text("api_url"), &key);

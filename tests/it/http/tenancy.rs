@@ -203,7 +203,7 @@ async fn sandbox_routes_reject_payments_of_another_psp(sandbox: &Running) {
     let make = async |path: &str, body: Value| sandbox.operator(Method::POST, path, Some(body)).await.1;
     let other = make("/ops/psps", json!({ "name": "Southern Pay" })).await;
     let keys = format!("/ops/psps/{}/keys", other["psp_id"].as_str().unwrap());
-    let key = make(&keys, json!({ "name": "theirs" })).await;
+    let key = make(&keys, json!({ "scopes": ["full"], "expires_days": "never" })).await;
     let key = key["api_key"].as_str().unwrap();
     for what in ["pay", "panic"] {
         let url = format!("{}/sandbox/payments/{id}/{what}", sandbox.text("api_url"));

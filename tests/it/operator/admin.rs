@@ -111,7 +111,12 @@ async fn keys_are_created_used_and_revoked(service: &ServiceFixture) {
     let expected = "expires_days: out_of_range, name: invalid_characters, scope: unknown_field, scopes: unknown_value";
     assert_eq!(faults, expected);
     let nobody = "/ops/psps/psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3/keys";
-    service.post(nobody, &json!({})).await.assert_problem(404, "psp_not_found");
+    let missing = service.post(nobody, &json!({})).await;
+    missing.assert_invalid("scopes: required, expires_days: required");
+    let never = json!({ "scopes": ["read"], "expires_days": "never" });
+    service.post(nobody, &never).await.assert_problem(404, "psp_not_found");
+    let never = service.post(&keys, &never).await.ok(201);
+    assert_eq!(never["expires_at"], Value::Null);
     // A PSP's key has no access here, regardless of its scopes.
     let psps = service.bare(Method::GET, &keys).bearer_auth(&service.app.key);
     reply(psps).await.assert_problem(401, "operator_token_wrong");

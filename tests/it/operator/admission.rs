@@ -318,7 +318,7 @@ async fn audit_entries_of_the_listener_name_the_operator() {
     service.lift("chain:base").await;
     let psp = reply(call("/ops/psps", &json!({ "name": "Northern Pay" }))).await.ok(201);
     let keys = format!("/ops/psps/{}/keys", psp["psp_id"].as_str().unwrap());
-    reply(call(&keys, &json!({ "name": "reports" }))).await.ok(201);
+    reply(call(&keys, &json!({ "scopes": ["read"], "expires_days": 90 }))).await.ok(201);
     let page = service.get("/ops/audit?limit=500").await;
     let named: Vec<String> = page["entries"]
         .as_array()

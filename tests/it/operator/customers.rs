@@ -102,7 +102,9 @@ async fn operator_actions_on_psps_and_keys_are_audited(service: &ServiceFixture)
     let made = service.post("/ops/psps", &json!({ "name": "Northern Pay" })).await;
     let path = format!("/ops/psps/{}", made["psp_id"].as_str().unwrap());
     service.patch(&path, &json!({ "fee_bps": 50 })).await;
-    let key = service.post(&format!("{path}/keys"), &json!({ "name": "till" })).await;
+    let key = service
+        .post(&format!("{path}/keys"), &json!({ "name": "till", "scopes": ["full"], "expires_days": "never" }))
+        .await;
     let secret = key["api_key"].as_str().unwrap();
     service.post(&format!("{path}/keys/{}/revoke", key["key_id"].as_str().unwrap()), &json!({})).await;
     let log = service.get(&format!("/ops/audit?psp_id={}", made["psp_id"].as_str().unwrap())).await;

@@ -8,7 +8,7 @@ use payferry_accounts::Moment;
 use payferry_accounts::keys::ApiKey;
 use payferry_accounts::tenants::{self, EXPIRES_DAYS_MAX, KeyOrder, KeyRecord, KeyState, NewKey, Slice, TenantError};
 use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
-use payferry_httpkit::{Answer, ApiError, Fault, Fields, JsonBody, Path, QueryFields, read};
+use payferry_httpkit::{Answer, ApiError, Fault, Fields, JsonBody, Path, QueryFields};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -21,6 +21,9 @@ use crate::psps::page::{PspPage, find, policies_of};
 
 /// Fields of a key that can be set, in the API and in the form.
 const FIELDS: [(&str, Sort); 3] = [("name", Sort::Text), ("scopes", Sort::Boxes), ("expires_days", Sort::Whole)];
+
+/// Value of `expires_days` for a key that does not expire.
+const NEVER: &str = "never";
 
 /// A key without its secret.
 fn shown(key: KeyRecord, now: Timestamp) -> impl Serialize {
@@ -56,8 +59,7 @@ pub(crate) async fn list(operator: Operator, Path(psp_id): Path<String>, uri: Ur
 /// Creates a key and shows it once.
 pub(crate) async fn create(operator: Operator, Path(psp_id): Path<String>, body: JsonBody) -> Result<Answer, ApiError> {
     let psp_id = id_of("psp_id", &psp_id)?;
-    let (record, key) =
-        make(&operator, psp_id, body.read(|fields| Some(read_new(fields)))?).await.map_err(tenant_failure)?;
+    let (record, key) = make(&operator, psp_id, body.read(read_new)?).await.map_err(tenant_failure)?;
     let now = operator.system.clock().real_now();
     Answer::created(&record! {
         message: "The key is shown only once and stored as a keyed hash",
@@ -67,17 +69,24 @@ pub(crate) async fn create(operator: Operator, Path(psp_id): Path<String>, body:
     })
 }
 
-pub(crate) fn read_new(fields: &Fields<'_>) -> NewKey {
+/// Reads a new key. As on the command line, its scopes and its expiry have no default.
+fn read_new(fields: &Fields<'_>) -> Option<NewKey> {
     only(fields, &names(&FIELDS));
-    let days = |value: &Value| {
-        read::whole(value, 1, i64::from(EXPIRES_DAYS_MAX)).map(|days| u32::try_from(days).unwrap_or(u32::MAX))
-    };
-    let scopes = fields.optional("scopes", scopes);
-    NewKey {
-        name: fields.optional("name", name),
-        scopes: scopes.unwrap_or_else(|| vec![KeyScope::Full]),
-        expires_days: fields.optional("expires_days", days),
+    let name = fields.optional("name", name);
+    let scopes = fields.required("scopes", scopes);
+    let expires_days = fields.required("expires_days", expiry);
+    Some(NewKey { name, scopes: scopes?, expires_days: expires_days? })
+}
+
+/// Reads the days until a key expires; `None` if it never does.
+fn expiry(value: &Value) -> Result<Option<u32>, Fault> {
+    if value == NEVER {
+        return Ok(None);
     }
+    let days =
+        value.as_i64().and_then(|days| u32::try_from(days).ok()).filter(|days| (1..=EXPIRES_DAYS_MAX).contains(days));
+    let expected = || format!("must be a number of days between 1 and {EXPIRES_DAYS_MAX}, or \"{NEVER}\"");
+    days.map(Some).ok_or_else(|| Fault::new("out_of_range", expected()))
 }
 
 /// Creates a key for the operator. Used by the API and the page.
@@ -135,7 +144,7 @@ pub(crate) async fn create_by_form(
     filled: Filled,
 ) -> Result<Response, Refused> {
     let psp = find(&operator, &psp_id).await?;
-    let read = filled.read(&FIELDS, |fields| Some(read_new(fields)));
+    let read = filled.read(&FIELDS, read_new);
     let (status, said, filled) = match filled.answered(read)? {
         Ok(new) => (StatusCode::CREATED, secret(&make(&operator, psp.id, new).await?.1), Filled::default()),
         Err(RefusedForm { status, said, filled }) => (status, said, filled),
@@ -226,7 +235,7 @@ pub(super) fn form(here: &str, filled: &Filled) -> Markup {
         form.stack #new-key method="post" action={ (here) "/keys" } {
             div.pair {
                 (filled.line("name", "Name", "purpose of the key", false))
-                (filled.whole("expires_days", "Days until it expires", "never", 1, EXPIRES_DAYS_MAX.into()))
+                (filled.line("expires_days", "Days until it expires, or never", "90", true))
             }
             (filled.ticks("scopes", "Scopes", &SCOPES))
             div { button { "Create key" } }

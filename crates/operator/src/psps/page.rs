@@ -84,7 +84,7 @@ pub(crate) async fn show(
         Some("revoked") => done("Key revoked. All nodes refuse it within a few seconds."),
         _ => html! {},
     };
-    Ok(site.page(&said, &policies_of(&site.psp), &Filled::with([("scopes", "full".to_owned())])).into_response())
+    Ok(site.page(&said, &policies_of(&site.psp), &Filled::default()).into_response())
 }
 
 /// Changes the name and the policies of a PSP.
