@@ -27,6 +27,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
+use zeroize::Zeroizing;
 
 use crate::config::{Config, Environment, UnsafeFinding};
 use crate::http::{AppState, HttpConfig, router_with};
@@ -59,7 +60,7 @@ pub struct AppParts {
     /// Storage of customers' documents.
     pub documents: DocumentStore,
     /// Token of the operator's listener.
-    pub operator_token: String,
+    pub operator_token: Zeroizing<String>,
     /// Unsafe settings in use, for the operator.
     pub unsafe_settings: Vec<UnsafeFinding>,
     /// Public routes that only this environment has.

@@ -153,7 +153,7 @@ mod tests {
             let resealed = row.resealed(&sealer, column).unwrap().unwrap();
             let now = ["idempotency_keys", "psp_1", "POST /payouts", "k"];
             assert_eq!(
-                (sealer.open(&now, &resealed).unwrap(), sealer.is_current(&resealed)),
+                (sealer.open(&now, &resealed).unwrap().to_vec(), sealer.is_current(&resealed)),
                 (b"answer".to_vec(), true)
             );
         }

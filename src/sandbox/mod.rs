@@ -151,7 +151,7 @@ impl Sandbox {
             limits: Limits { trusted_proxies: config.server.trusted_proxies(), ..Limits::sandbox() },
             terms: ConsentTerms::default(),
             documents,
-            operator_token: keys.operator_token.clone(),
+            operator_token: keys.operator_token.clone().into(),
             unsafe_settings: Vec::new(),
             routes: payferry_sandbox::routes::routes(env.clone()),
         };

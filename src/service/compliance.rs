@@ -91,5 +91,5 @@ pub fn identity(config: &Config, clock: &Clock) -> anyhow::Result<Option<Arc<dyn
 
 fn secret(file: Option<&PathBuf>, key: &str, what: &str) -> anyhow::Result<String> {
     let file = file.with_context(|| format!("`identity.{key}` is not set: a file with {what}"))?;
-    secrets::read(file)
+    secrets::read(file).map(|text| text.to_string())
 }

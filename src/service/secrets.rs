@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, bail, ensure};
 use payferry_evm::wallet::OperatorSigner;
 use payferry_runtime::seal::{MasterKeys, Sealer};
+use zeroize::Zeroizing;
 
 use crate::config::{Config, SignerSection};
 
@@ -26,11 +27,11 @@ pub fn master_keys(config: &Config) -> anyhow::Result<MasterKeys> {
 }
 
 /// Reads the token of the operator's listener.
-pub fn operator_token(config: &Config) -> anyhow::Result<String> {
+pub fn operator_token(config: &Config) -> anyhow::Result<Zeroizing<String>> {
     let Some(file) = &config.secrets.operator_token_file else {
         bail!("`secrets.operator_token_file` is not set: set it to a file with the operator's bearer token");
     };
-    let token = read(file)?.trim().to_owned();
+    let token = Zeroizing::new(read(file)?.trim().to_owned());
     ensure!(
         token.len() >= OPERATOR_TOKEN_CHARS_MIN,
         "the operator token {}: expected at least {OPERATOR_TOKEN_CHARS_MIN} characters",
@@ -66,6 +67,7 @@ pub fn signer(config: &SignerSection) -> anyhow::Result<OperatorSigner> {
     }
 }
 
-pub(crate) fn read(file: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(file).with_context(|| file.display().to_string())
+/// Reads a file. Its content is overwritten when it is dropped.
+pub(crate) fn read(file: &Path) -> anyhow::Result<Zeroizing<String>> {
+    std::fs::read_to_string(file).map(Zeroizing::new).with_context(|| file.display().to_string())
 }

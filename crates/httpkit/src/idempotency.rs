@@ -203,7 +203,7 @@ impl Idempotency {
         // Earlier versions sealed without the PSP. The last such answer expires 24 h after the upgrade.
         let body = running.sealer.open(&place, &row.response_body);
         let body = body.or_else(|_| running.sealer.open(&[table, route, key], &row.response_body));
-        let body = body.map_err(ApiError::internal)?;
+        let body = std::mem::take(&mut *body.map_err(ApiError::internal)?);
         let status = u16::try_from(row.response_status).ok().and_then(|status| StatusCode::from_u16(status).ok());
         let status = status.ok_or_else(|| ApiError::internal("a stored answer has no valid HTTP status"))?;
         let mut response = Answer { status, body }.into_response();

@@ -60,6 +60,7 @@ use payferry_httpkit::error::Listener;
 use payferry_httpkit::{ApiError, EdgeLimits, REQUEST_TIMEOUT};
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
+use zeroize::Zeroizing;
 
 use events::EventTicker;
 
@@ -91,7 +92,7 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Configuration of the operator's listener.
 pub struct OperatorConfig {
     /// Token of the first admin.
-    pub token: String,
+    pub token: Zeroizing<String>,
     /// Mode of the API keys that are created here.
     pub key_mode: KeyMode,
     /// The API keys that were revoked on this node, shared with the listener for PSPs.

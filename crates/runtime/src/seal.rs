@@ -83,13 +83,13 @@ impl Sealer {
         format!("v{}.{}.{}", self.current, BASE64.encode(nonce), BASE64.encode(body))
     }
 
-    /// Decrypts the result of [`Self::seal`] for the same `place`.
-    pub fn open(&self, place: &[&str], sealed: &str) -> Result<Vec<u8>, SealOpenError> {
+    /// Decrypts the result of [`Self::seal`] for the same `place`. The plaintext is overwritten when it is dropped.
+    pub fn open(&self, place: &[&str], sealed: &str) -> Result<Zeroizing<Vec<u8>>, SealOpenError> {
         let version = version_of(sealed).ok_or(SealOpenError::Mismatch)?;
         let mut parts = sealed.splitn(3, '.').skip(1);
         let (Some(nonce), Some(body)) = (parts.next(), parts.next()) else { return Err(SealOpenError::Mismatch) };
         let decoded = |text| BASE64.decode(text).map_err(|_| SealOpenError::Mismatch);
-        self.decrypt(version, place, &decoded(nonce)?, &decoded(body)?)
+        self.decrypt(version, place, &decoded(nonce)?, &decoded(body)?).map(Zeroizing::new)
     }
 
     /// Returns `true` if a result of [`Self::seal`] was sealed with the current key.
@@ -321,7 +321,7 @@ mod tests {
     fn sealed_value_opens_only_in_its_context_with_its_key() {
         let sealer = Sealer::new(&[7; 32]);
         let sealed = sealer.seal(&PLACE, b"whsec_x");
-        assert_eq!(sealer.open(&PLACE, &sealed).unwrap(), b"whsec_x");
+        assert_eq!(*sealer.open(&PLACE, &sealed).unwrap(), b"whsec_x");
         assert_eq!(sealer.open(&ELSEWHERE, &sealed), Err(SealOpenError::Mismatch));
         assert_eq!(Sealer::new(&[8; 32]).open(&PLACE, &sealed), Err(SealOpenError::Mismatch));
         assert!(!sealed.contains("whsec"));
@@ -351,7 +351,7 @@ mod tests {
         let (old, new) = (first.seal(&PLACE, b"x"), both.seal(&PLACE, b"x"));
         assert!(old.starts_with("v1.") && new.starts_with("v2."), "{old} {new}");
         assert!(!both.is_current(&old) && both.is_current(&new) && first.is_current(&old));
-        assert_eq!((both.open(&PLACE, &old).unwrap(), both.open(&PLACE, &new).unwrap()), (b"x".into(), b"x".into()));
+        assert_eq!([&old, &new].map(|sealed| both.open(&PLACE, sealed).unwrap().to_vec()), [b"x", b"x"]);
         assert_eq!(first.open(&PLACE, &new), Err(SealOpenError::UnknownVersion(2)));
         assert_eq!(first.keyed_hash(&[b"sk"]), both.keyed_hash(&[b"sk"]), "hashes stay the same");
 

@@ -22,6 +22,7 @@ use payferry_journal::{DeliveryOutcome, JournalError, JournalWrite};
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Client, Response, redirect};
 use sha2::Sha256;
+use zeroize::Zeroizing;
 
 use super::queue::{self, Due};
 use super::schedule::AfterFailure;
@@ -323,11 +324,11 @@ pub(super) const HEADER_SIGNATURE: &str = "webhook-signature";
 const SECRET_PREFIX: &str = "whsec_";
 const SECRET_BYTES: usize = 32;
 
-/// A signing secret. `Debug` does not reveal it.
+/// A signing secret. `Debug` does not reveal it. It is overwritten when it is dropped.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Secret")]
 pub struct Secret {
-    key: Vec<u8>,
+    key: Zeroizing<Vec<u8>>,
 }
 
 /// The text is not a signing secret.
@@ -338,19 +339,19 @@ pub struct BadSecret;
 impl Secret {
     /// A new random secret.
     pub fn generate() -> Self {
-        let random: [u8; SECRET_BYTES] = rand::random();
-        Self { key: random.to_vec() }
+        let random = Zeroizing::new(rand::random::<[u8; SECRET_BYTES]>());
+        Self { key: Zeroizing::new(random.to_vec()) }
     }
 
     /// Parses the format of [`Self::reveal`].
     pub fn parse(text: &str) -> Result<Self, BadSecret> {
         let encoded = text.strip_prefix(SECRET_PREFIX).ok_or(BadSecret)?;
-        Ok(Self { key: BASE64.decode(encoded).map_err(|_| BadSecret)? })
+        Ok(Self { key: Zeroizing::new(BASE64.decode(encoded).map_err(|_| BadSecret)?) })
     }
 
     /// Formats the secret as `whsec_...`, to be shown once to its owner.
     pub fn reveal(&self) -> String {
-        format!("{SECRET_PREFIX}{}", BASE64.encode(&self.key))
+        format!("{SECRET_PREFIX}{}", BASE64.encode(&*self.key))
     }
 
     /// Signs one attempt; returns `v1,...`.

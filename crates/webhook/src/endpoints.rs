@@ -5,6 +5,7 @@ use payferry_domain::{PspId, Timestamp};
 use payferry_entities::webhook_endpoints::{self, Entity, Model};
 use payferry_runtime::seal::{SealOpenError, Sealer};
 use sea_orm::{ActiveModelTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QuerySelect};
+use zeroize::Zeroizing;
 
 use super::delivery::{BadSecret, Secret};
 
@@ -104,10 +105,10 @@ async fn save(connection: &impl ConnectionTrait, endpoint: Model) -> Result<Mode
 
 /// Both columns use the same sealing context, because a rotation moves the sealed text from one to the other.
 fn seal(sealer: &Sealer, psp_id: &str, secret: &Secret) -> String {
-    sealer.seal(&["webhook_endpoints", psp_id, "secret"], secret.reveal().as_bytes())
+    sealer.seal(&["webhook_endpoints", psp_id, "secret"], Zeroizing::new(secret.reveal()).as_bytes())
 }
 
 fn open(sealer: &Sealer, psp_id: &str, sealed: &str) -> Result<Secret, SecretError> {
     let opened = sealer.open(&["webhook_endpoints", psp_id, "secret"], sealed)?;
-    Ok(Secret::parse(&String::from_utf8(opened).map_err(|_| BadSecret)?)?)
+    Ok(Secret::parse(std::str::from_utf8(&opened).map_err(|_| BadSecret)?)?)
 }

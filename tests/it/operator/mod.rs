@@ -62,7 +62,7 @@ impl ServiceFixture {
         let closed = closing.clone();
         let (limits, serve_config) = (app.state.config.limits.edge, app.state.config.limits.serve_config());
         let config = OperatorConfig {
-            token: TOKEN.to_owned(),
+            token: TOKEN.to_owned().into(),
             key_mode,
             revoked_keys: app.state.config.revoked_keys.clone(),
             documents,

@@ -120,7 +120,7 @@ async fn rotation_reseals_everything_and_retires_the_old_key() {
     let second = Sealer::of(&second());
     let row = customers::Entity::find_by_id(kept.customer.to_string()).one(database.reader()).await.unwrap().unwrap();
     let place = ["customers", &row.id, "particulars"];
-    assert_eq!(second.open(&place, &row.particulars).unwrap(), b"the first");
+    assert_eq!(*second.open(&place, &row.particulars).unwrap(), b"the first");
     let documents = DocumentStore::in_folder(&app.documents_folder(), second.clone()).unwrap();
     assert_eq!(documents.get(kept.document).await.unwrap(), b"%PDF-1.7 one");
     assert_eq!(second.keyed_hash(&[b"x"]), app.state.sealer().keyed_hash(&[b"x"]));
@@ -167,7 +167,7 @@ async fn concurrent_changes_during_rotation_are_kept() {
         let id = id.to_string();
         let row = customers::Entity::find_by_id(&id).one(app.reader()).await.unwrap().unwrap();
         let opened = second.open(&["customers", &id, "particulars"], &row.particulars).unwrap();
-        assert_eq!(opened, if index % 3 == 0 { &b"changed"[..] } else { b"before" }, "no change is lost");
+        assert_eq!(*opened, if index % 3 == 0 { &b"changed"[..] } else { b"before" }, "no change is lost");
     }
 }
 

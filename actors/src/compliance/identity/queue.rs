@@ -68,7 +68,7 @@ pub fn link_place(check: &str) -> [&str; 3] {
 /// Returns the link of a check's row, if it has one that opens.
 pub fn link_of(row: &Model, sealer: &Sealer) -> Option<String> {
     let opened = sealer.open(&link_place(&row.id), row.url.as_deref()?).ok()?;
-    String::from_utf8(opened).ok()
+    std::str::from_utf8(&opened).ok().map(str::to_owned)
 }
 
 /// Returns the due checks, the longest due first.
