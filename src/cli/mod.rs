@@ -25,6 +25,7 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
 use payferry_domain::Timestamp;
+use payferry_runtime::request::{self, RequestSource};
 
 #[cfg(feature = "tools")]
 use self::signals::Signals;
@@ -34,6 +35,9 @@ use crate::config::Config;
 const FAILED: u8 = 1;
 /// Requested limit of open files (mostly connections). A lower hard limit of the system applies instead.
 const OPEN_FILES_WANTED: u64 = 65_536;
+
+/// Characters of a user's name in the audit log.
+const USER_CHARS_MAX: usize = 64;
 
 /// Stablecoin payments for payment service providers.
 #[derive(Debug, Parser)]
@@ -126,7 +130,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     // If the limit cannot be raised, the listeners report an error when they run out of files.
     let _ = rlimit::increase_nofile_limit(OPEN_FILES_WANTED);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let done = runtime.block_on(async {
+    let done = runtime.block_on(request::answering(source(), async {
         match cli.command {
             #[cfg(feature = "sandbox")]
             Command::Sandbox(args) => sandbox::run(args, config).await,
@@ -153,10 +157,19 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Reconcile(args) => reconcile::run(args, config).await,
             Command::RotateKeys(args) => rotate_keys::run(args, config).await,
         }
-    });
+    }));
     // Open tasks (for example idle connections) must not keep the process running.
     runtime.shutdown_background();
     done
+}
+
+/// Source of the audit entries of a command: `cli` and the user of the machine, as the environment names it.
+fn source() -> RequestSource {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_default();
+    let is_plain = |letter: &char| letter.is_ascii_alphanumeric() || "-_.".contains(*letter);
+    let user: String = user.chars().filter(is_plain).take(USER_CHARS_MAX).collect();
+    let operator = if user.is_empty() { "cli".to_owned() } else { format!("cli:{user}") };
+    RequestSource { id: None, address: None, operator: Some(operator), role: None }
 }
 
 /// Reads the name of one of the values; the help explains each.

@@ -229,7 +229,7 @@ pub async fn open_session(
     operator_sessions::Entity::delete_many().filter(is_over).exec(&transaction).await?;
     operator_sessions::Entity::insert(row.into_active_model()).exec_without_returning(&transaction).await?;
     let written = write_down(&transaction, "operator.logged_in", name, json!({}), now);
-    request::sent_by(name.to_owned(), written).await?;
+    request::sent_by(name.to_owned(), None, written).await?;
     transaction.commit().await?;
     Ok(session)
 }

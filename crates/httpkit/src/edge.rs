@@ -170,7 +170,7 @@ async fn answer(State(edge): State<Edge>, mut request: Request, next: Next) -> R
     let address = request.extensions().get::<ClientAddress>().map(|address| address.0);
     let allowance = AllowanceSlot::default();
     request.extensions_mut().insert(allowance.clone());
-    let source = RequestSource { id: id.clone(), address, operator: None };
+    let source = RequestSource { id: Some(id.clone()), address, operator: None, role: None };
     let answered = async {
         let (response, answering) = edge.run(request, &route, next).await;
         let (mut response, failure) = finish(response, &id, edge.listener);

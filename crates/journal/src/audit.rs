@@ -13,7 +13,7 @@ use serde_json::Value;
 pub enum Actor {
     /// A PSP, with this API key.
     ApiKey(KeyId),
-    /// An operator, whose name is that of the current request. On the command line there is none.
+    /// An operator, whose name is that of the current request or command.
     Operator,
     /// An identity provider.
     Provider(String),
@@ -38,7 +38,7 @@ impl Actor {
         }
     }
 
-    /// Returns the name within the kind; empty if the kind has only one actor, or for the command line.
+    /// Returns the name within the kind; empty if the kind has only one actor.
     pub fn name(&self) -> String {
         match self {
             Self::ApiKey(id) => id.to_string(),
@@ -75,7 +75,7 @@ pub fn row(entry: NewAuditEntry, by: &Actor, at: Timestamp) -> audit_log::Model 
         subject: entry.subject,
         detail: entry.detail.to_string(),
         address: request.as_ref().and_then(|request| request.address).map(|address| address.to_string()),
-        request_id: request.map(|request| request.id),
+        request_id: request.and_then(|request| request.id),
     }
 }
 

@@ -183,9 +183,9 @@ pub(super) async fn admit(operator: Operator, Client(from): Client, mut request:
             ApiError::ForeignOrigin.into_response()
         }
         Ok(identity) => {
-            let name = identity.name.clone();
+            let (name, role) = (identity.name.clone(), Some(identity.role.as_str()));
             request.extensions_mut().insert(identity);
-            request::sent_by(name, next.run(request)).await
+            request::sent_by(name, role, next.run(request)).await
         }
         Err(ApiError::NotOperator(problem)) if wants_html(request.headers()) => {
             let back = request.uri().path_and_query().map(PathAndQuery::as_str).filter(|_| !changes(request.method()));

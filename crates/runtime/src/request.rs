@@ -1,6 +1,6 @@
-//! The HTTP request that the current task answers.
+//! The HTTP request that the current task answers, or the command that it runs.
 //!
-//! The listener sets it around every handler. The audit log reads it, so that each entry names its source and no function
+//! The listener sets it around every handler, the command line around a command. The audit log reads it, so that each entry names its source and no function
 //! in between has to pass it on. Tasks that a handler spawns have no request.
 
 use std::net::IpAddr;
@@ -10,12 +10,14 @@ use tokio::task_local;
 /// Where a request came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestSource {
-    /// Id of the request.
-    pub id: String,
+    /// Id of the request; `None` for a command.
+    pub id: Option<String>,
     /// Address of the client, if the connection has one.
     pub address: Option<IpAddr>,
-    /// Name of the operator who sent it, once known.
+    /// Name of the operator who sent it, once known; for a command, `cli` with the user of the machine.
     pub operator: Option<String>,
+    /// Role of that operator on the listener.
+    pub role: Option<&'static str>,
 }
 
 task_local! {
@@ -27,10 +29,10 @@ pub async fn answering<F: Future>(source: RequestSource, future: F) -> F::Output
     CURRENT.scope(source, future).await
 }
 
-/// Runs `future` as part of the current request, which this operator sent.
-pub async fn sent_by<F: Future>(operator: String, future: F) -> F::Output {
+/// Runs `future` as part of the current request, which this operator sent, with this role if it matters.
+pub async fn sent_by<F: Future>(operator: String, role: Option<&'static str>, future: F) -> F::Output {
     match current() {
-        Some(source) => answering(RequestSource { operator: Some(operator), ..source }, future).await,
+        Some(source) => answering(RequestSource { operator: Some(operator), role, ..source }, future).await,
         None => future.await,
     }
 }

@@ -219,3 +219,20 @@ async fn cli_creates_and_revokes_keys_of_a_running_sandbox() {
     let refused = run(&["psp", "list", "--data-dir", elsewhere.path().to_str().unwrap()]);
     assert!(complaint(&refused).contains("there is no sandbox in"), "{}", complaint(&refused));
 }
+
+#[tokio::test]
+async fn audit_entries_of_commands_name_the_user_of_the_machine() {
+    let database = TestDatabase::empty().await;
+    let file = database.file();
+    let url = file.as_deref().map_or(database.url(), |file| file.to_str().unwrap());
+    run(&["migrate", "--database-url", url]);
+    for (user, named) in [("alice", "cli:alice"), ("", "cli"), ("a b\n", "cli:ab")] {
+        let mut create = payferry();
+        create.env("USER", user).args(["psp", "create", "--name", "Northern Pay", "--database-url", url]);
+        let psp = printed(&create.output().unwrap());
+        let listed = printed(&run(&["audit", "--subject", &psp, "--json", "--database-url", url]));
+        let entry: serde_json::Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
+        assert_eq!((&entry["actor_kind"], &entry["actor"]), (&json!("operator"), &json!(named)));
+        assert_eq!((&entry["request_id"], &entry["address"]), (&json!(null), &json!(null)));
+    }
+}
