@@ -76,3 +76,28 @@ async fn operator_sets_and_lifts_a_pause() {
     browser.until("main", |text| text.contains("Nothing is paused.")).await;
     service.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_show_only_the_forms_that_the_role_may_use() {
+    let service = ServiceFixture::start().await;
+    let browser = &service.browser;
+    let psp = format!("/ops/view/psps/{}", service.running.text("psp_id"));
+    let shown = async |path: &str| {
+        service.open(path).await;
+        let shown = "return [...document.querySelectorAll('main form[method=post]')].filter(form => form.checkVisibility()).length > 0";
+        browser.run(shown).await == true
+    };
+    for (name, role, pauses, psps) in
+        [("victor", "viewer", false, false), ("olga", "operator", true, false), ("ada", "admin", true, true)]
+    {
+        let token = service.running.beside(&["operator", "create", name, "--role", role]);
+        service.open("/ops").await;
+        service.enter(token.trim()).await;
+        browser.until("h1", |text| text == "Overview").await;
+        let found = (shown("/ops/view/pauses").await, shown("/ops/view/psps").await, shown(&psp).await);
+        assert_eq!(found, (pauses, psps, psps), "{role}");
+        assert_eq!(browser.count("header form[action='/ops/logout']").await, 1);
+        browser.click("header form.leave button").await;
+    }
+    service.browser.close().await;
+}

@@ -126,6 +126,8 @@ fn respond(status: StatusCode, markup: Markup) -> Response {
 
 fn whole(page: &Page) -> Markup {
     let is_inside = page.place != NavSection::Outside;
+    // The style sheet hides the forms that this role may not use.
+    let role = request::current().and_then(|request| request.role);
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -137,7 +139,7 @@ fn whole(page: &Page) -> Markup {
                 link rel="icon" href=(ICON);
                 style { (PreEscaped(STYLE)) }
             }
-            body {
+            body data-role=[role] {
                 a.skip href="#content" { "Skip to content" }
                 @if is_inside { (bar(page)) }
                 (content(page))
