@@ -117,7 +117,7 @@ impl Limits {
     }
 }
 
-/// What is left of a key's limit after a request.
+/// Allowance of a key that is left after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct KeyAllowance {
     limit: u32,

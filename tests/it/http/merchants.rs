@@ -82,7 +82,7 @@ async fn spellings_of_a_reference_are_one_merchant(app: &TestApp) {
         again.assert(200, json!({ "updated": 1, "merchants/0/merchant_id": id }));
     }
     let found = app.get("/merchants?external_id=%20cafe%CC%81").await;
-    assert_eq!(column(&found["merchants"], "merchant_id"), [id.clone()]);
+    found.assert(200, json!({ "total": 1, "merchants/0/merchant_id": id }));
     sync(app, &[merchant("a", "1"), merchant(" a", "1")]).await.assert_invalid("merchants[1].external_id: duplicate");
     // The normal form of this letter is two letters long.
     sync(app, &[merchant(&"\u{958}".repeat(128), "1")]).await.assert_invalid("merchants[0].external_id: too_long");
@@ -100,7 +100,7 @@ async fn spellings_of_a_reference_are_one_merchant(app: &TestApp) {
     });
     again.assert(200, expected);
     let found = app.get("/merchants?external_id=%20old").await;
-    assert_eq!(column(&found["merchants"], "merchant_id"), [stored_id.clone()]);
+    found.assert(200, json!({ "total": 1, "merchants/0/merchant_id": stored_id }));
     let other = sync(app, &[merchant("old", "1")]).await;
     other.assert(200, json!({ "created": 1, "merchants/0/external_id": "old" }));
     sync(app, &[merchant(" old", "2")]).await.assert_problem(409, "business_id_immutable");

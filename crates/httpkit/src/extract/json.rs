@@ -49,7 +49,7 @@ fn write_canonical(value: &Value, form: &mut Vec<u8>) {
             form.push(b'}');
         }
         Value::Number(number) => {
-            form.extend(whole(number).map_or_else(|| number.to_string(), |n| n.to_string()).bytes())
+            form.extend(whole(number).map_or_else(|| number.to_string(), |n| n.to_string()).bytes());
         }
         Value::Null | Value::Bool(_) | Value::String(_) => form.extend(value.to_string().bytes()),
     }
