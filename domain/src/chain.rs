@@ -1,12 +1,13 @@
 //! Chains, addresses, hashes, and the finality that an amount requires.
 //!
-//! Not here: keccak (and therefore checksummed addresses), token addresses (configuration), clients.
+//! Not here: token addresses (configuration), clients.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
+use sha3::{Digest as _, Keccak256};
 
 use crate::money::Amount;
 use crate::named::named;
@@ -77,6 +78,19 @@ hex_bytes! {
     Address(20);
     /// A transaction or block hash: 32 bytes. Displayed as `0x` and lower-case hex; parsing accepts both cases.
     Hash32(32);
+}
+
+impl Address {
+    /// Formats the address with its EIP-55 checksum: a letter is a capital if the same digit of the hash of the lower-case
+    /// digits is at least 8.
+    pub fn checksummed(self) -> String {
+        let text = self.to_string();
+        let hash = Keccak256::digest(text.trim_start_matches("0x"));
+        let is_capital = |place: usize| hash[place / 2] >> (4 * (1 - place % 2)) & 0xf >= 8;
+        let digits = text.chars().skip(2).enumerate();
+        let cased = digits.map(|(place, digit)| if is_capital(place) { digit.to_ascii_uppercase() } else { digit });
+        ["0x"].into_iter().flat_map(str::chars).chain(cased).collect()
+    }
 }
 
 /// Finality of a block, ordered: a greater value is safer against a reorganisation.
@@ -207,6 +221,21 @@ mod tests {
         }
         let hash = Hash32([0xab; 32]);
         assert_eq!(hash.to_string().parse::<Hash32>().unwrap(), hash);
+    }
+
+    /// The examples of EIP-55.
+    #[test]
+    fn addresses_have_checksums() {
+        for text in [
+            "0x52908400098527886E0F7030069857D2E4169EE7",
+            "0xde709f2102306220921060314715629080e2fb77",
+            "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
+            "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359",
+            "0xdbF03B407c01E7cD3CBea99509d93f8DDDC8C6FB",
+            "0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb",
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap().checksummed(), text);
+        }
     }
 
     #[test]

@@ -30,6 +30,7 @@ mod m0016_wallets;
 mod m0017_audit_chain;
 mod m0018_operators;
 mod m0019_list_filters;
+mod m0022_key_changes;
 
 /// All migrations, oldest first.
 pub struct Migrator;
@@ -56,6 +57,7 @@ impl MigratorTrait for Migrator {
             m0017_audit_chain::CHANGE,
             Change::plain("m0018_operators", m0018_operators::UP),
             m0019_list_filters::CHANGE,
+            Change::plain("m0022_key_changes", m0022_key_changes::UP),
         ];
         changes.into_iter().map(|change| Box::new(change) as Box<dyn MigrationTrait>).collect()
     }

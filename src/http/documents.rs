@@ -248,7 +248,11 @@ async fn write(transaction: &Transaction, stored: &[Stored], now: Timestamp) -> 
     ),
     responses(
         (status = 200, description = "The document: PDF, PNG or JPEG, as `Content-Type` says.",
-            content_type = "application/octet-stream", body = Vec<u8>),
+            content(
+                (Vec<u8> = "application/pdf"),
+                (Vec<u8> = "image/png"),
+                (Vec<u8> = "image/jpeg"),
+            )),
         (status = 404, description = "There is no such customer, or it has no such document.", body = Problem),
     ),
 )]

@@ -1,16 +1,27 @@
-//! Pages of lists: their parameters, readers of filters, times, and the reader that all lists without a cursor share.
+//! Pages of lists: their parameters, cursors, readers of filters, times, and the reader of lists that begin with the newest
+//! row.
+//!
+//! A cursor holds the key of the last row of a page in the order of its list. The next page begins after that key, so rows
+//! that are inserted meanwhile neither repeat nor hide older ones.
 
 use std::str::FromStr;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use payferry_domain::ids::IdError;
 use payferry_domain::{Chain, Timestamp, Token};
 use payferry_entities::Database;
-use payferry_httpkit::{Fault, PageQuery, read};
+use payferry_httpkit::{ApiError, Fault, QueryFields, read};
+use sea_orm::sea_query::{Expr, ExprTrait as _, SimpleExpr};
 use sea_orm::{
-    DbErr, DeriveValueType, EntityTrait, PaginatorTrait, PartialModelTrait, QueryOrder, QuerySelect, Select,
+    DeriveValueType, EntityTrait, PaginatorTrait, PartialModelTrait, QueryFilter, QueryOrder, QuerySelect, Select,
 };
+use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 use utoipa::IntoParams;
+
+/// Version of the content of cursors.
+const CURSOR_VERSION: u8 = 1;
 
 /// The requested page of a list.
 #[derive(IntoParams)]
@@ -22,6 +33,72 @@ pub struct PageParams {
     /// Items to skip.
     #[param(minimum = 0, maximum = 1_000_000, default = 0)]
     pub offset: Option<u64>,
+    /// The `next_cursor` of the previous page, with the same filters. Unlike with `offset`, new items move no page. Not
+    /// together with `offset` or `after`.
+    pub cursor: Option<String>,
+}
+
+/// Key of a row in a list that begins with the newest row: when it was created, and its id.
+pub(super) type NewestKey = (i64, String);
+
+/// The requested page of a list whose rows have keys of type `K`.
+pub(super) struct Page<K> {
+    /// Name of the list. A cursor of another list is refused.
+    list: &'static str,
+    pub limit: u64,
+    pub offset: u64,
+    /// Key of the row after which the page begins.
+    pub after: Option<K>,
+}
+
+impl<K: Serialize + DeserializeOwned> Page<K> {
+    /// Reads the parameters of a page, the last ones of a request. Returns an error that names every fault, if there is one.
+    pub fn read(list: &'static str, query: QueryFields) -> Result<Self, ApiError> {
+        Self::read_after(list, query, false)
+    }
+
+    /// Like [`Self::read`], for a list that also has the parameter `after`. `has_after`: the request has it.
+    pub fn read_after(list: &'static str, mut query: QueryFields, has_after: bool) -> Result<Self, ApiError> {
+        let page = query.page();
+        let after = query.optional("cursor", |text| opened(list, text));
+        if after.is_some() && has_after {
+            query.fault("cursor", Fault::new("not_with_after", "cannot be combined with `after`"));
+        }
+        if page.offset > 0 && has_after {
+            query.fault("offset", Fault::new("not_with_after", "cannot be combined with `after`"));
+        } else if page.offset > 0 && after.is_some() {
+            query.fault("offset", Fault::new("not_with_cursor", "cannot be combined with `cursor`"));
+        }
+        query.finish()?;
+        Ok(Self { list, limit: page.limit, offset: page.offset, after })
+    }
+
+    /// Number of rows to read: one more than the page has, which shows if there is a next page.
+    pub fn rows_max(&self) -> u64 {
+        self.limit + 1
+    }
+
+    /// Removes the row that belongs to the next page. Returns that page's cursor; `None` on the last page.
+    pub fn next_cursor<T>(&self, rows: &mut Vec<T>, key: impl FnOnce(&T) -> K) -> Result<Option<String>, ApiError> {
+        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        if rows.len() <= limit {
+            return Ok(None);
+        }
+        rows.truncate(limit);
+        let Some(last) = rows.last() else { return Ok(None) };
+        let content = serde_json::to_vec(&(CURSOR_VERSION, self.list, key(last)))?;
+        Ok(Some(BASE64_URL_SAFE_NO_PAD.encode(content)))
+    }
+}
+
+/// The key in a cursor of this list.
+fn opened<K: DeserializeOwned>(list: &str, cursor: &str) -> Result<K, Fault> {
+    let content = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok();
+    let content = content.and_then(|content| serde_json::from_slice::<(u8, String, K)>(&content).ok());
+    match content {
+        Some((CURSOR_VERSION, of, key)) if of == list => Ok(key),
+        _ => Err(Fault::new("invalid_cursor", "must be the `next_cursor` of a page of this list")),
+    }
 }
 
 /// Reads the id of a filter and returns it as columns store it.
@@ -49,24 +126,46 @@ pub(super) fn moment(text: &str) -> Result<Timestamp, Fault> {
     read::moment(&text.into())
 }
 
-/// Reads a page of rows in the descending order of two columns, and the number of all rows. A page that is not full gives
-/// the number without a count.
+/// Condition for the rows after this key, in the descending order of two columns.
+pub(super) fn older<E: EntityTrait>([first, then]: [E::Column; 2], (at, id): NewestKey) -> SimpleExpr {
+    let columns = Expr::tuple([Expr::col(first), Expr::col(then)]);
+    columns.lt(Expr::tuple([Expr::value(at), Expr::value(id)]))
+}
+
+/// A page that was read.
+pub(super) struct Found<M> {
+    /// Number of all rows.
+    pub total: u64,
+    pub rows: Vec<M>,
+    pub next_cursor: Option<String>,
+}
+
+/// Reads a page of rows, newest first by two columns, whose values `key` returns. A list that fits into its first page is
+/// not counted.
 pub(super) async fn read_page<E: EntityTrait, M: PartialModelTrait + Send + Sync>(
     database: &Database,
     wanted: Select<E>,
     order: [E::Column; 2],
-    page: PageQuery,
-) -> Result<(u64, Vec<M>), DbErr>
+    page: &Page<NewestKey>,
+    key: impl FnOnce(&M) -> NewestKey,
+) -> Result<Found<M>, ApiError>
 where
     E::Model: Send + Sync,
 {
     let [first, then] = order;
-    let rows = wanted.clone().order_by_desc(first).order_by_desc(then).limit(page.limit).offset(page.offset);
-    let rows: Vec<M> = rows.into_partial_model().all(database.reader()).await?;
-    let read = u64::try_from(rows.len()).unwrap_or(u64::MAX);
-    let is_last = read < page.limit && (read > 0 || page.offset == 0);
-    let total = if is_last { page.offset + read } else { wanted.count(database.reader()).await? };
-    Ok((total, rows))
+    let mut rows = wanted.clone().order_by_desc(first).order_by_desc(then).limit(page.rows_max()).offset(page.offset);
+    if let Some(after) = &page.after {
+        rows = rows.filter(older::<E>(order, after.clone()));
+    }
+    let mut rows: Vec<M> = rows.into_partial_model().all(database.reader()).await?;
+    let next_cursor = page.next_cursor(&mut rows, key)?;
+    let is_whole = next_cursor.is_none() && page.after.is_none() && (page.offset == 0 || !rows.is_empty());
+    let total = if is_whole {
+        page.offset + u64::try_from(rows.len()).unwrap_or(u64::MAX)
+    } else {
+        wanted.count(database.reader()).await?
+    };
+    Ok(Found { total, rows, next_cursor })
 }
 
 /// A time in an answer: milliseconds in a row, ISO 8601 in JSON. The API description knows it by its name, which is that
@@ -83,5 +182,50 @@ impl From<Timestamp> for DateTime {
 impl Serialize for DateTime {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&Timestamp(self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(query: &str) -> Result<Page<NewestKey>, ApiError> {
+        Page::read_after("payments", QueryFields::of(&format!("/?{query}").parse().unwrap()), query.contains("after="))
+    }
+
+    fn cursor(list: &'static str) -> String {
+        let page = Page { list, limit: 1, offset: 0, after: None };
+        page.next_cursor(&mut vec![1, 2], |row| (i64::from(*row), "pay_1".to_owned())).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_cursor_is_read_by_its_list_alone() {
+        let page = read(&format!("cursor={}", cursor("payments"))).unwrap();
+        assert_eq!((page.limit, page.offset, page.after), (50, 0, Some((1, "pay_1".to_owned()))));
+        let another_version = BASE64_URL_SAFE_NO_PAD.encode(r#"[2,"payments",[1,"pay_1"]]"#);
+        let another_key = BASE64_URL_SAFE_NO_PAD.encode(r#"[1,"payments",7]"#);
+        for (query, faults) in [
+            (format!("cursor={}", cursor("payouts")), "cursor: invalid_cursor"),
+            (format!("cursor={another_version}"), "cursor: invalid_cursor"),
+            (format!("cursor={another_key}"), "cursor: invalid_cursor"),
+            ("cursor=!".to_owned(), "cursor: invalid_cursor"),
+            (format!("cursor={}&offset=1", cursor("payments")), "offset: not_with_cursor"),
+            (format!("cursor={}&after=pay_1", cursor("payments")), "cursor: not_with_after"),
+            ("after=pay_1&offset=1".to_owned(), "offset: not_with_after"),
+        ] {
+            let Err(ApiError::BadParameters(errors)) = read(&query) else { panic!("accepted {query}") };
+            let found: Vec<_> = errors.iter().map(|error| format!("{}: {}", error.field, error.code)).collect();
+            assert_eq!(found.join(", "), faults, "{query}");
+        }
+    }
+
+    #[test]
+    fn the_last_page_has_no_cursor() {
+        let page: Page<i64> = Page { list: "payments", limit: 2, offset: 0, after: None };
+        let mut rows = vec![1, 2];
+        assert_eq!(page.next_cursor(&mut rows, |row| *row).unwrap(), None);
+        rows.push(3);
+        assert!(page.next_cursor(&mut rows, |row| *row).unwrap().is_some());
+        assert_eq!(rows, [1, 2]);
     }
 }

@@ -19,7 +19,7 @@ use serde_json::Value;
 use unicode_normalization::UnicodeNormalization;
 use utoipa::ToSchema;
 
-use super::lists::{DateTime, PageParams, read_page};
+use super::lists::{DateTime, Found, Page, PageParams, read_page};
 use super::openapi::UnreadableQuery;
 use super::state::{AppState, ListOf, OneOf};
 
@@ -69,6 +69,8 @@ pub struct SyncAnswer {
 struct Synced {
     external_id: String,
     #[schema(example = "merch_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+    id: String,
+    /// The same as `id`.
     merchant_id: String,
 }
 
@@ -102,8 +104,8 @@ pub async fn sync(
     }
     let created = ids.values().filter(|(_, is_new)| *is_new).count();
     let merchants = items.into_iter().filter_map(|item| {
-        let merchant_id = ids.get(&item.external_id)?.0.clone();
-        Some(Synced { external_id: item.external_id, merchant_id })
+        let id = ids.get(&item.external_id)?.0.clone();
+        Some(Synced { external_id: item.external_id, merchant_id: id.clone(), id })
     });
     let answer = Answer::ok(&SyncAnswer { created, updated: ids.len() - created, merchants: merchants.collect() })?;
     request.idempotency.commit(&app, transaction, answer).await
@@ -225,6 +227,8 @@ async fn upsert(
 pub struct Merchant {
     /// Permanent id, assigned by the service.
     #[schema(example = "merch_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+    pub id: String,
+    /// The same as `id`.
     #[sea_orm(from_col = "id")]
     pub merchant_id: String,
     /// The PSP's own reference, unique per PSP.
@@ -249,6 +253,8 @@ pub struct MerchantList {
     total: u64,
     limit: u64,
     offset: u64,
+    /// Pass it as `cursor` to get the next page; null on the last page.
+    next_cursor: Option<String>,
     /// Newest first.
     merchants: Vec<Merchant>,
 }
@@ -266,10 +272,12 @@ pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
     let wanted = Condition::all()
         .add(Column::PspId.eq(caller.psp_id.to_string()))
         .add_option(query.optional("external_id", |text| ExternalId::read(&text.into())).map(ExternalId::filter));
-    let page = query.finish_page()?;
-    let own = Entity::find().filter(wanted);
-    let (total, merchants) = read_page(app.database(), own, [Column::CreatedAt, Column::Id], page).await?;
-    Answer::ok(&MerchantList { message: "Merchants", total, limit: page.limit, offset: page.offset, merchants })
+    let page = Page::read("merchants", query)?;
+    let (own, order) = (Entity::find().filter(wanted), [Column::CreatedAt, Column::Id]);
+    let key = |merchant: &Merchant| (merchant.created_at.0, merchant.id.clone());
+    let Found { total, rows: merchants, next_cursor } = read_page(app.database(), own, order, &page, key).await?;
+    let (limit, offset) = (page.limit, page.offset);
+    Answer::ok(&MerchantList { message: "Merchants", total, limit, offset, next_cursor, merchants })
 }
 
 /// One merchant.
@@ -280,6 +288,8 @@ pub struct MerchantAnswer {
 }
 
 /// Read a merchant
+///
+/// The record is in `merchant`.
 #[utoipa::path(
     get, path = "/merchants/{merchant_id}", tag = "Merchants", operation_id = "getMerchant",
     params(("merchant_id" = String, Path, description = "The id from `sync`.")),

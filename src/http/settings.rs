@@ -32,6 +32,9 @@ record! {
     /// Settings of the PSP's payments, as decided by the PSP and the operator.
     #[derive(Debug)]
     pub struct SettingsRecord {
+        /// The account.
+        #[schema(example = "psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+        id: String = psp.id.to_string(),
         /// Accepted underpayment, as an amount; never more than the due amount.
         #[schema(example = "0.05")]
         tolerance: String = policies.tolerance.absolute.to_string(),
@@ -52,7 +55,7 @@ record! {
         #[schema(value_type = String, example = "both")]
         event_families: EventFamilies = policies.event_families,
         /// Required finality on each running chain.
-        #[schema(value_type = Object)]
+        #[schema(value_type = BTreeMap<String, FinalityRecord>)]
         finality: BTreeMap<Chain, FinalityRecord> = finality.collect(),
         /// The treasury's share of each settlement, in basis points. Set by the operator.
         fee_bps: u16 = policies.fee_bps.get(),
@@ -60,7 +63,8 @@ record! {
         limits: LimitsRecord = LimitsRecord::of(policies.ceilings(app.system.psps().ceilings())),
         /// The account's current and pending withdrawal wallets. Set by the operator.
         withdrawal_wallets: Vec<WalletRecord> = WalletRecord::of_all(wallets),
-        /// ISO 8601.
+        /// When the account was created.
+        created_at: DateTime = psp.created_at.into(),
         updated_at: DateTime = psp.updated_at.into(),
     }
 }
@@ -95,19 +99,23 @@ record! {
     }
 }
 
-impl SettingsRecord {
-    /// The settings as they apply on this node.
-    async fn read(app: &AppShared, psp: &PspRecord) -> Result<Self, ApiError> {
-        let wallets = withdrawal::list(app.database(), psp.id, app.clock().real_now()).await?;
-        Ok(Self::of(app, psp, &wallets))
-    }
-}
-
 /// The account's settings.
 #[derive(Serialize, ToSchema)]
 pub struct SettingsAnswer {
     message: &'static str,
+    #[serde(flatten)]
+    record: SettingsRecord,
+    /// The same fields once more, under their earlier name.
     settings: SettingsRecord,
+}
+
+impl SettingsAnswer {
+    /// The settings as they apply on this node.
+    async fn read(app: &AppShared, psp: &PspRecord, message: &'static str) -> Result<Self, ApiError> {
+        let wallets = withdrawal::list(app.database(), psp.id, app.clock().real_now()).await?;
+        let record = || SettingsRecord::of(app, psp, &wallets);
+        Ok(Self { message, record: record(), settings: record() })
+    }
 }
 
 /// Read the settings
@@ -119,7 +127,7 @@ pub struct SettingsAnswer {
 )]
 pub async fn show(State(app): State<AppState>, caller: Caller<Read>) -> Result<Answer, ApiError> {
     let psp = tenants::find_psp(app.database(), caller.psp_id).await.map_err(tenant_failure)?;
-    Answer::ok(&SettingsAnswer { message: "Settings", settings: SettingsRecord::read(&app, &psp).await? })
+    Answer::ok(&SettingsAnswer::read(&app, &psp, "Settings").await?)
 }
 
 /// Settings that only the operator can set.
@@ -180,7 +188,7 @@ pub async fn change(State(app): State<AppState>, request: Submission<Full>) -> R
     let (psp, is_changed) =
         tenants::change_psp_in(&transaction, request.psp_id, None, change, &by, now).await.map_err(tenant_failure)?;
     let message = if is_changed { "Settings changed" } else { "Settings unchanged" };
-    let answer = Answer::ok(&SettingsAnswer { message, settings: SettingsRecord::read(&app, &psp).await? })?;
+    let answer = Answer::ok(&SettingsAnswer::read(&app, &psp, message).await?)?;
     let answered = request.idempotency.commit(&app, transaction, answer).await?;
     // Applies here at once. Other nodes see it when their cached record expires.
     app.system.psps().forget(request.psp_id).await;

@@ -101,6 +101,7 @@ impl ApiKey {
             revoked_at: None,
             last_used_at: None,
             created_at: created_at.as_millis(),
+            updated_at: created_at.as_millis(),
         }
     }
 }

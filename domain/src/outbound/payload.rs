@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::decide::Event;
 use super::state::{FailureReason, OutboundId, OutboundKind, OutboundStatus, OutboundTransfer};
-use crate::chain::{Address, Chain, Hash32};
+use crate::chain::{Chain, Hash32};
 use crate::ids::{CustomerId, EventId};
 use crate::ledger::{Account, Holdings, Posting, PostingKind};
 use crate::money::Token;
@@ -51,9 +51,13 @@ pub(super) fn announcement(after: &OutboundTransfer, event: &Event, at: Timestam
 #[serde_with::skip_serializing_none]
 #[derive(Serialize)]
 struct Body<'a> {
+    /// The event itself, like the times below.
+    id: EventId,
     event: &'static str,
     payment_id: OutboundId,
     timestamp: String,
+    created_at: String,
+    updated_at: String,
     event_id: EventId,
     sequence: u32,
     status: OutboundStatus,
@@ -62,7 +66,7 @@ struct Body<'a> {
     amount: String,
     token: Token,
     chain: Chain,
-    address: Address,
+    address: String,
     tx_hash: Option<Hash32>,
     failure_reason: Option<FailureReason>,
     failure: Option<&'a str>,
@@ -78,9 +82,12 @@ pub fn payload(
     let order = &outbound.order;
     let failed = announcement.status == OutboundStatus::Failed;
     serde_json::to_string(&Body {
+        id: event_id,
         event: announcement.name.as_str(),
         payment_id: order.id,
         timestamp: announcement.at.to_string(),
+        created_at: announcement.at.to_string(),
+        updated_at: announcement.at.to_string(),
         event_id,
         sequence: announcement.sequence,
         status: announcement.status,
@@ -89,7 +96,7 @@ pub fn payload(
         amount: order.amount.to_string(),
         token: order.token,
         chain: order.asset.chain,
-        address: order.to,
+        address: order.to.checksummed(),
         tx_hash: announcement.tx_hash,
         failure_reason: outbound.failure_reason.filter(|_| failed),
         failure: outbound.failure.as_deref().filter(|_| failed),

@@ -74,6 +74,7 @@ impl Story {
             let body = payload(&step.outbound, announcement, crate::ids::EventId::from_ulid(Ulid(9))).unwrap();
             let body: serde_json::Value = serde_json::from_str(&body).unwrap();
             assert_eq!(body["payment_id"], step.outbound.id().to_string());
+            assert_eq!(body["address"], step.outbound.order.to.checksummed());
         }
         self.posted.extend(step.postings);
         self.queued += usize::from(step.queues_operation);

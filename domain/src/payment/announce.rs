@@ -12,8 +12,8 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use super::event::Event;
 use super::state::Payment;
-use super::status::{FailureReason, Label, Reason, Status};
-use crate::chain::{Address, Chain, Hash32};
+use super::status::{FailureReason, Label, PublicFailure, Reason, Status};
+use crate::chain::{Chain, Hash32};
 use crate::ids::{CustomerId, EventId, MerchantId, RefundId};
 use crate::money::{Token, UnknownName};
 use crate::named::named;
@@ -250,9 +250,13 @@ impl FromStr for EventPattern {
 #[serde_with::skip_serializing_none]
 #[derive(Serialize)]
 struct Body<'a> {
+    /// The event itself, like the times below.
+    id: EventId,
     event: &'static str,
     payment_id: String,
     timestamp: String,
+    created_at: String,
+    updated_at: String,
     event_id: EventId,
     sequence: u32,
     status: &'static str,
@@ -269,9 +273,12 @@ struct Body<'a> {
     treasury_fee: Option<String>,
     refund_id: Option<RefundId>,
     refund_amount: Option<String>,
-    refund_address: Option<Address>,
+    refund_address: Option<String>,
+    /// Of an event of a refund: `amount` under an unambiguous name.
+    payment_amount: Option<String>,
     labels: Vec<&'static str>,
-    failure_reason: Option<FailureReason>,
+    failure_reason: Option<PublicFailure>,
+    failure: Option<&'static str>,
     metadata: Option<&'a Map<String, Value>>,
 }
 
@@ -283,10 +290,14 @@ pub fn payload(payment: &Payment, announcement: &Announcement, event_id: EventId
     let settlement = payment.settlement.as_deref().filter(|_| fixed);
     let refund = payment.refunds.iter().find(|refund| Some(refund.id) == announcement.refund_id);
     let excess = payment.excess_received();
+    let failure = payment.public_failure_at(announcement.status, announcement.failure_reason);
     serde_json::to_string(&Body {
+        id: event_id,
         event: announcement.name.as_str(),
         payment_id: terms.public_id(),
         timestamp: announcement.at.to_string(),
+        created_at: announcement.at.to_string(),
+        updated_at: announcement.at.to_string(),
         event_id,
         sequence: announcement.sequence,
         status: payment.public_status_at(announcement.status),
@@ -303,9 +314,11 @@ pub fn payload(payment: &Payment, announcement: &Announcement, event_id: EventId
         treasury_fee: settlement.map(|settlement| settlement.treasury_fee.to_string()),
         refund_id: announcement.refund_id,
         refund_amount: refund.map(|refund| refund.amount.to_string()),
-        refund_address: refund.map(|refund| refund.to),
+        refund_address: refund.map(|refund| refund.to.checksummed()),
+        payment_amount: announcement.refund_id.map(|_| terms.amount.to_string()),
         labels: payment.labels.iter().map(Label::as_str).collect(),
-        failure_reason: announcement.failure_reason,
+        failure_reason: failure,
+        failure: failure.map(PublicFailure::words),
         metadata: terms.metadata.as_ref(),
     })
 }
@@ -313,9 +326,12 @@ pub fn payload(payment: &Payment, announcement: &Announcement, event_id: EventId
 /// Returns the body of the test event of an endpoint.
 pub fn test_payload(at: Timestamp, event_id: EventId) -> Map<String, Value> {
     let fields = [
+        ("id", event_id.to_string()),
         ("event", EventName::WebhookTest.to_string()),
         ("payment_id", "pay_test".to_owned()),
         ("timestamp", at.to_string()),
+        ("created_at", at.to_string()),
+        ("updated_at", at.to_string()),
         ("event_id", event_id.to_string()),
     ];
     fields.into_iter().map(|(key, value)| (key.to_owned(), Value::String(value))).collect()

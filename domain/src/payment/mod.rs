@@ -35,7 +35,7 @@ pub use money_out::{
 };
 pub use react::{REVIEW_ALARM_SECS, react, resume};
 pub use state::{KytSummary, Outage, Payment};
-pub use status::{FailureReason, HistoryEntry, Label, Labels, Reason, Status};
+pub use status::{FailureReason, HistoryEntry, Label, Labels, PublicFailure, Reason, Status};
 pub use terms::{ChainCandidate, ChainChoice, OverpaymentPolicy, Purpose, Terms};
 pub use transfer::{
     BlockRef, DUST_LISTED_MAX, Decision, LISTED_MAX, MISDIRECTED_LISTED_MAX, ObservedTransfer, PARTS_LISTED_MAX,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::command::OutageId;
 use super::money_out::{Funds, Refund, RefundState, Settlement, SettlementState, Vault};
-use super::status::{FailureReason, HistoryEntry, Label, Labels, Reason, Status};
+use super::status::{FailureReason, HistoryEntry, Label, Labels, PublicFailure, Reason, Status};
 use super::terms::Terms;
 use super::transfer::{Decision, Transfer, TransferKey, TransferStatus, TransferToken, Verdict};
 use crate::chain::Finality;
@@ -357,6 +357,21 @@ impl Payment {
             Status::Confirmed if self.labels.contains(Label::SettlementFailed) => "failed",
             Status::Pending | Status::Confirmed => "pending",
             Status::Mismatched | Status::Failed => "failed",
+        }
+    }
+
+    /// Returns the failure that the public status shows.
+    pub fn public_failure(&self) -> Option<PublicFailure> {
+        self.public_failure_at(self.status, self.failure_reason)
+    }
+
+    /// Returns the failure that the public name of an earlier `status` with this reason shows.
+    pub(crate) fn public_failure_at(&self, status: Status, reason: Option<FailureReason>) -> Option<PublicFailure> {
+        match (status, reason) {
+            (Status::Failed, reason) => reason.map(PublicFailure::from),
+            _ if self.public_status_at(status) != Status::Failed.as_str() => None,
+            (Status::Confirmed, _) => Some(PublicFailure::SettlementFailed),
+            _ => Some(PublicFailure::Mismatched),
         }
     }
 

@@ -36,6 +36,47 @@ named! {
 }
 
 named! {
+    /// Code of a failure in the interface: the reason why a payment failed, or why a transfer to a customer failed while
+    /// its payment is open.
+    PublicFailure, "expired, kyt_blocked, settlement_failed, cancelled, mismatched" {
+        /// The deadline passed without funds.
+        Expired = "expired",
+        /// Screening blocked all the funds.
+        KytBlocked = "kyt_blocked",
+        /// The settlement failed for a permanent reason.
+        SettlementFailed = "settlement_failed",
+        /// The PSP cancelled it.
+        Cancelled = "cancelled",
+        /// Only of a transfer: the funds do not match its terms, and the PSP decides.
+        Mismatched = "mismatched",
+    }
+}
+
+impl PublicFailure {
+    /// Returns the failure in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Expired => "It expired before it was paid.",
+            Self::KytBlocked => "Screening blocked the received money.",
+            Self::SettlementFailed => "The settlement failed for a permanent reason.",
+            Self::Cancelled => "It was cancelled.",
+            Self::Mismatched => "The received money does not match the amount or the deadline.",
+        }
+    }
+}
+
+impl From<FailureReason> for PublicFailure {
+    fn from(reason: FailureReason) -> Self {
+        match reason {
+            FailureReason::Expired => Self::Expired,
+            FailureReason::KytBlocked => Self::KytBlocked,
+            FailureReason::SettlementFailed => Self::SettlementFailed,
+            FailureReason::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+named! {
     /// Reason of a history entry.
     Reason, "a reason of a history entry" {
         /// The payment was created.

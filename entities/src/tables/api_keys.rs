@@ -26,6 +26,8 @@ pub struct Model {
     pub last_used_at: Option<i64>,
     /// Milliseconds since the epoch.
     pub created_at: i64,
+    /// Time of the last change, in milliseconds since the epoch. A use is not a change.
+    pub updated_at: i64,
 }
 
 crate::tables::without_relations!();

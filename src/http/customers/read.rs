@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::create::not_written;
 use super::{CustomerRecord, own};
-use crate::http::lists::{DateTime, PageParams, read_page, text};
+use crate::http::lists::{DateTime, Found, Page, PageParams, read_page, text};
 use crate::http::openapi::UnreadableQuery;
 use crate::http::state::{ListOf, OneOf};
 
@@ -70,6 +70,8 @@ pub struct CustomerList {
     total: u64,
     limit: u64,
     offset: u64,
+    /// Pass it as `cursor` to get the next page; null on the last page.
+    next_cursor: Option<String>,
     /// Newest first.
     customers: Vec<CustomerSummary>,
 }
@@ -91,10 +93,12 @@ pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
         .add_option(query.optional("search", text).map(contains))
         .add_option(query.optional("kyc_status", kyc_status).map(|status| Column::KycStatus.eq(status.as_str())))
         .add_option(query.optional("status", is_active).map(|is_active| Column::IsActive.eq(is_active)));
-    let page = query.finish_page()?;
-    let (total, customers) =
-        read_page(app.database(), Entity::find().filter(wanted), [Column::CreatedAt, Column::Id], page).await?;
-    Answer::ok(&CustomerList { message: "Customers", total, limit: page.limit, offset: page.offset, customers })
+    let page = Page::read("customers", query)?;
+    let (own, order) = (Entity::find().filter(wanted), [Column::CreatedAt, Column::Id]);
+    let key = |customer: &CustomerSummary| (customer.created_at.0, customer.id.clone());
+    let Found { total, rows: customers, next_cursor } = read_page(app.database(), own, order, &page, key).await?;
+    let (limit, offset) = (page.limit, page.offset);
+    Answer::ok(&CustomerList { message: "Customers", total, limit, offset, next_cursor, customers })
 }
 
 /// Reads the parameter `kyc_status`.
@@ -122,8 +126,8 @@ pub struct CustomerAnswer {
 
 /// Read a customer
 ///
-/// The complete record, with payment details and the paths of documents. Government and tax ids, dates of birth, phone
-/// numbers and account numbers need the scope `customers`. Each read is written to the audit log.
+/// The complete record is in `customer`, with payment details and the paths of documents. Government and tax ids, dates
+/// of birth, phone numbers and account numbers need the scope `customers`. Each read is written to the audit log.
 #[utoipa::path(
     get, path = "/api/v1/customers/{customer_id}", tag = "Customers", operation_id = "getCustomer",
     params(("customer_id" = String, Path, description = "The id from its creation.")),

@@ -70,6 +70,7 @@ record! {
         residential_address: PostalAddress = particulars.residential_address,
         document_type: Option<String> = particulars.document_type,
         #[serde(flatten, skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = BusinessRecord)]
         business: Option<BusinessRecord> = particulars.business.map(BusinessRecord::of),
         /// Path of the stored document.
         verification_document: Option<String> = document(DocumentKind::VerificationDocument),
@@ -82,6 +83,7 @@ record! {
         /// The current payment details; null if there are none. Without an account number without the scope `customers`.
         payment_details: Option<PaymentDetailsRecord> = payment_details,
         #[serde(flatten, skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = DeactivatedRecord)]
         deactivated: Option<DeactivatedRecord> = deactivated,
         created_at: DateTime = DateTime(row.created_at),
         updated_at: DateTime = DateTime(row.updated_at),
@@ -93,14 +95,20 @@ record! {
 
     /// Fields of businesses only. Owners are not returned; `has_beneficiary_owners` is true if there are any.
     struct BusinessRecord {
+        /// Businesses only, like the other fields of `BusinessRecord`.
+        #[schema(required = false)]
         business_name: String = business.business_name,
+        #[schema(required = false)]
         incorporation_certificate_number: String = business.incorporation_certificate_number,
         /// Null without the scope `customers`.
         business_tax_id: Option<String> = Some(business.business_tax_id),
+        #[schema(required = false)]
         ownership_percentage: String = business.ownership_percentage,
+        #[schema(required = false)]
         registered_business_address: PostalAddress = business.registered_business_address,
         website_url: Option<String> = business.website_url,
         business_registration_number: Option<String> = business.business_registration_number,
+        #[schema(required = false)]
         has_beneficiary_owners: bool = !business.beneficiary_owners.is_empty(),
     }
 }
@@ -113,12 +121,16 @@ struct DeactivatedRecord {
 }
 
 record! {
-    fn of(app: &AppShared, row: &payment_details::Model) -> Result<Self, ApiError> {}
+    fn of(app: &AppShared, row: &payment_details::Model) -> Result<Self, ApiError> {
+        let details = StoredPaymentDetails::open(app.sealer(), row)?.details;
+        // The column has the address in EIP-55 form; the details as it was submitted.
+        let details = PaymentDetails { wallet_address: row.wallet_address.clone(), ..details };
+    }
 
     /// Payment details.
     struct PaymentDetailsRecord {
         #[serde(flatten)]
-        details: PaymentDetails = StoredPaymentDetails::open(app.sealer(), row)?.details,
+        details: PaymentDetails = details,
         created_at: DateTime = DateTime(row.created_at),
         updated_at: DateTime = DateTime(row.updated_at),
     }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::span::Span;
-use crate::http::lists::{DateTime, moment, text};
+use crate::http::lists::{DateTime, Page, PageParams, moment, text};
 use crate::http::openapi::UnreadableQuery;
 use crate::http::state::ListOf;
 
@@ -26,6 +26,8 @@ record! {
     /// One posting, which moves an amount from one account (debit) to another (credit).
     #[derive(Debug)]
     pub struct EntryRecord {
+        /// The position as a text.
+        id: String = row.position.to_string(),
         /// Position in the ledger; increasing.
         position: i64 = row.position,
         /// The payment, transfer, payout or withdrawal that caused it.
@@ -42,6 +44,10 @@ record! {
         /// Evidence: a transaction, a refund, or another id.
         reference: String = row.reference,
         at: DateTime = DateTime(row.at),
+        /// The same as `at`.
+        created_at: DateTime = DateTime(row.at),
+        /// The same as `at`: entries never change.
+        updated_at: DateTime = DateTime(row.at),
     }
 }
 
@@ -49,10 +55,12 @@ record! {
 #[derive(Serialize, ToSchema)]
 pub struct EntryList {
     message: &'static str,
-    /// Number of matching entries; null with `after`, and if there are more than 10,000.
+    /// Number of matching entries; null with `after` or `cursor`, and if there are more than 10,000.
     total: Option<u64>,
     limit: u64,
     offset: u64,
+    /// Pass it as `cursor` to get the next page; null on the last page. To continue later, use `next_after`.
+    next_cursor: Option<String>,
     /// Pass it as `after` to get the next page, now or later; null if the page is empty.
     next_after: Option<i64>,
     /// Oldest first.
@@ -69,8 +77,7 @@ pub struct EntryList {
         ("subject" = Option<String>, Query, description = "Entries of this payment, transfer, payout or withdrawal."),
         ("from" = Option<String>, Query, description = "At or after this ISO 8601 time."),
         ("to" = Option<String>, Query, description = "Before this ISO 8601 time."),
-        ("limit" = Option<u64>, Query, description = "1 to 200; default 50."),
-        ("offset" = Option<u64>, Query, description = "Items to skip."),
+        PageParams,
     ),
     responses((status = 200, description = "A page, oldest first.", body = EntryList), UnreadableQuery),
 )]
@@ -81,7 +88,8 @@ pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
     let after = query.optional("after", position);
     let subject = query.optional("subject", text);
     let (from, to) = (query.optional("from", moment), query.optional("to", moment));
-    let page = query.finish_page_after(after.as_ref())?;
+    let page = Page::read_after("ledger_entries", query, after.is_some())?;
+    let after = page.after.or(after);
     let span = Span::of(app.database(), caller.psp_id, from, to).await?;
     let wanted = Condition::all()
         .add(Column::PspId.eq(caller.psp_id.to_string()))
@@ -94,11 +102,13 @@ pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
     let wanted = Entity::find().filter(wanted);
     let total = if after.is_none() { total(app.database(), wanted.clone()).await? } else { None };
     let reader = app.database().reader();
-    let rows = wanted.order_by_asc(Column::Position).limit(page.limit).offset(page.offset).all(reader).await?;
+    let rows = wanted.order_by_asc(Column::Position).limit(page.rows_max()).offset(page.offset);
+    let mut rows = rows.all(reader).await?;
+    let next_cursor = page.next_cursor(&mut rows, |row| row.position)?;
     let next_after = rows.last().map(|row| row.position);
     let entries = rows.into_iter().map(EntryRecord::of).collect();
     let (limit, offset) = (page.limit, page.offset);
-    Answer::ok(&EntryList { message: "Ledger entries", total, limit, offset, next_after, entries })
+    Answer::ok(&EntryList { message: "Ledger entries", total, limit, offset, next_cursor, next_after, entries })
 }
 
 /// Counts the entries up to [`TOTAL_MAX`]; `None` if there are more, since a ledger only grows.

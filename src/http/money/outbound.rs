@@ -11,9 +11,7 @@ use payferry_domain::{Address, Amount, Chain, CustomerId, PayoutId, PspId, Token
 use payferry_entities::sendings::{Column, Entity, Model};
 use payferry_entities::{audit_log, payment_details};
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::{
-    Answer, ApiError, Fields, Money, PageQuery, Path, Problem, QueryFields, Read, Submission, read,
-};
+use payferry_httpkit::{Answer, ApiError, Fields, Money, Path, Problem, QueryFields, Read, Submission, read};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_journal::outbound::outbound_of;
 use payferry_journal::psps::wallets::withdrawal_wallet;
@@ -24,7 +22,7 @@ use serde_json::{Map, Value, json};
 use tracing::Instrument;
 use utoipa::ToSchema;
 
-use crate::http::lists::{DateTime, id, read_page, text};
+use crate::http::lists::{DateTime, Found, NewestKey, Page, PageParams, id, read_page, text};
 use crate::http::payments::initiate::{check_customer, metadata};
 use crate::http::state::{AppShared, AppState, ListOf, OneOf};
 
@@ -63,6 +61,7 @@ record! {
         #[schema(value_type = Option<Object>)]
         metadata: Option<Map<String, Value>> = order.metadata.clone(),
         created_at: DateTime = order.created_at.into(),
+        updated_at: DateTime = outbound.updated_at.into(),
         /// When it was sent or failed.
         finished_at: Option<DateTime> = outbound.finished_at.map(DateTime::from),
     }
@@ -169,24 +168,26 @@ async fn one(app: &AppShared, psp_id: PspId, kind: OutboundKind, id: &str) -> Re
     Answer::ok(&SendingRecord::of(&outbound_of(&row.ok_or_else(not_found)?)?))
 }
 
-/// Reads a page of the account's outbound transfers, newest first, and the number of all of them.
+/// Reads a page of the account's outbound transfers, newest first.
 async fn page(
     app: &AppShared,
     psp_id: PspId,
     kind: OutboundKind,
     mut query: QueryFields,
     filter: Condition,
-) -> Result<(PageQuery, u64, Vec<SendingRecord>), ApiError> {
+) -> Result<(Page<NewestKey>, Found<SendingRecord>), ApiError> {
     let status = |text: &str| read::name::<OutboundStatus>(&text.into(), "pending, sent, failed");
     let wanted = filter
         .add(Column::PspId.eq(psp_id.to_string()))
         .add(Column::Kind.eq(kind.as_str()))
         .add_option(query.optional("status", status).map(|status| Column::Status.eq(status.as_str())));
-    let page = query.finish_page()?;
-    let (total, rows) =
-        read_page(app.database(), Entity::find().filter(wanted), [Column::CreatedAt, Column::Id], page).await?;
+    let page = Page::read(kind.as_str(), query)?;
+    let (own, order) = (Entity::find().filter(wanted), [Column::CreatedAt, Column::Id]);
+    let key = |row: &Model| (row.created_at, row.id.clone());
+    let Found { total, rows, next_cursor } = read_page(app.database(), own, order, &page, key).await?;
     let record = |row: &Model| Ok(SendingRecord::of(&outbound_of(row)?));
-    Ok((page, total, rows.iter().map(record).collect::<Result<_, ApiError>>()?))
+    let rows = rows.iter().map(record).collect::<Result<_, ApiError>>()?;
+    Ok((page, Found { total, rows, next_cursor }))
 }
 
 /// A payout to create.
@@ -247,6 +248,8 @@ pub struct PayoutList {
     total: u64,
     limit: u64,
     offset: u64,
+    /// Pass it as `cursor` to get the next page; null on the last page.
+    next_cursor: Option<String>,
     /// Newest first.
     payouts: Vec<SendingRecord>,
 }
@@ -257,8 +260,7 @@ pub struct PayoutList {
         ("customer_id" = Option<String>, Query, description = "Only payouts to this customer."),
         ("reference" = Option<String>, Query, description = "Only payouts with exactly this reference."),
         ("status" = Option<String>, Query, description = "pending, sent or failed."),
-        ("limit" = Option<u64>, Query, description = "1 to 200; default 50."),
-        ("offset" = Option<u64>, Query, description = "Items to skip."),
+        PageParams,
     ),
     responses((status = 200, description = "A page, newest first.", body = PayoutList)),
 )]
@@ -267,9 +269,9 @@ pub async fn list_payouts(parts: ListOf) -> Result<Answer, ApiError> {
     let filter = Condition::all()
         .add_option(query.optional("customer_id", id::<CustomerId>).map(|id| Column::CustomerId.eq(id)))
         .add_option(query.optional("reference", text).map(|reference| Column::Reference.eq(reference)));
-    let (PageQuery { limit, offset }, total, payouts) =
+    let (Page { limit, offset, .. }, Found { total, rows: payouts, next_cursor }) =
         page(&app, caller.psp_id, OutboundKind::Payout, query, filter).await?;
-    Answer::ok(&PayoutList { message: "Payouts", total, limit, offset, payouts })
+    Answer::ok(&PayoutList { message: "Payouts", total, limit, offset, next_cursor, payouts })
 }
 
 /// Read a payout
@@ -335,6 +337,8 @@ pub struct WithdrawalList {
     total: u64,
     limit: u64,
     offset: u64,
+    /// Pass it as `cursor` to get the next page; null on the last page.
+    next_cursor: Option<String>,
     /// Newest first.
     withdrawals: Vec<SendingRecord>,
 }
@@ -343,16 +347,15 @@ pub struct WithdrawalList {
 #[utoipa::path(
     get, path = "/withdrawals", tag = "Money", operation_id = "listWithdrawals", params(
         ("status" = Option<String>, Query, description = "pending, sent or failed."),
-        ("limit" = Option<u64>, Query, description = "1 to 200; default 50."),
-        ("offset" = Option<u64>, Query, description = "Items to skip."),
+        PageParams,
     ),
     responses((status = 200, description = "A page, newest first.", body = WithdrawalList)),
 )]
 pub async fn list_withdrawals(parts: ListOf) -> Result<Answer, ApiError> {
     let (State(app), caller, query) = parts;
-    let (PageQuery { limit, offset }, total, withdrawals) =
+    let (Page { limit, offset, .. }, Found { total, rows: withdrawals, next_cursor }) =
         page(&app, caller.psp_id, OutboundKind::Withdrawal, query, Condition::all()).await?;
-    Answer::ok(&WithdrawalList { message: "Withdrawals", total, limit, offset, withdrawals })
+    Answer::ok(&WithdrawalList { message: "Withdrawals", total, limit, offset, next_cursor, withdrawals })
 }
 
 /// Read a withdrawal

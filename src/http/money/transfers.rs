@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::outbound::{audit_entry, check_suitable, wallet_of};
-use crate::http::lists::{id, read_page, text};
+use crate::http::lists::{Found, Page, PageParams, id, read_page, text};
 use crate::http::payments::initiate::{self, InitiateAnswer};
 use crate::http::payments::read::status;
 use crate::http::payments::{self, PaymentRecord};
@@ -76,6 +76,8 @@ pub struct CustomerTransferList {
     total: u64,
     limit: u64,
     offset: u64,
+    /// Pass it as `cursor` to get the next page; null on the last page.
+    next_cursor: Option<String>,
     /// Newest first.
     transfers: Vec<CustomerTransfer>,
 }
@@ -134,8 +136,7 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
         ("customer_id" = Option<String>, Query, description = "Only transfers to this customer."),
         ("reference" = Option<String>, Query, description = "Only transfers with exactly this reference."),
         ("status" = Option<String>, Query, description = "pending, confirmed, settled, mismatched or failed."),
-        ("limit" = Option<u64>, Query, description = "1 to 200; default 50."),
-        ("offset" = Option<u64>, Query, description = "Items to skip."),
+        PageParams,
     ),
     responses((status = 200, description = "A page, newest first.", body = CustomerTransferList)),
 )]
@@ -147,13 +148,14 @@ pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
         .add_option(query.optional("customer_id", id::<CustomerId>).map(|id| Column::CustomerId.eq(id)))
         .add_option(query.optional("reference", text).map(|reference| Column::Reference.eq(reference)))
         .add_option(query.optional("status", status).map(|status| Column::Status.eq(status.as_str())));
-    let page = query.finish_page()?;
-    let (total, rows) =
-        read_page(app.database(), Entity::find().filter(wanted), [Column::CreatedAt, Column::Id], page).await?;
+    let page = Page::read("transfers", query)?;
+    let (own, order) = (Entity::find().filter(wanted), [Column::CreatedAt, Column::Id]);
+    let key = |row: &Model| (row.created_at, row.id.clone());
+    let Found { total, rows, next_cursor } = read_page(app.database(), own, order, &page, key).await?;
     let record = |row: &Model| CustomerTransfer::of(&app, &payment_of(row)?);
     let transfers = rows.iter().map(record).collect::<Result<_, ApiError>>()?;
     let (limit, offset) = (page.limit, page.offset);
-    Answer::ok(&CustomerTransferList { message: "Transfers", total, limit, offset, transfers })
+    Answer::ok(&CustomerTransferList { message: "Transfers", total, limit, offset, next_cursor, transfers })
 }
 
 /// Read a transfer

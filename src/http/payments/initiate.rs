@@ -74,6 +74,8 @@ record! {
     pub struct InitiateAnswer {
         /// Begins with `tr_` for a transfer to a customer.
         #[schema(example = "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+        id: String = terms.public_id(),
+        /// The same as `id`.
         payment_id: String = terms.public_id(),
         /// pending.
         status: &'static str = payment.status.as_str(),

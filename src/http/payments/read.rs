@@ -17,11 +17,13 @@ use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{PaymentRecord, own, own_row};
-use crate::http::lists::{PageParams, chain, id, moment, text, token};
+use crate::http::lists::{NewestKey, Page, PageParams, chain, id, moment, older, text, token};
 use crate::http::live;
 use crate::http::openapi::UnreadableQuery;
 use crate::http::state::{AppShared, ListOf, OneOf};
 
+/// Order of the list.
+const ORDER: [Column; 2] = [Column::CreatedAt, Column::Id];
 /// Names of the labels.
 const LABELS: &str = "UNDERPAID, OVERPAID, LATE, MULTIPLE, EXCESS, REORGED, WRONG_TOKEN, WRONG_CHAIN, IN_REVIEW, \
     FUNDS_BLOCKED, SETTLEMENT_FAILED";
@@ -101,10 +103,12 @@ pub struct PaymentFilters {
 #[derive(Serialize, ToSchema)]
 pub struct PaymentList {
     message: &'static str,
-    /// Number of payments in the whole list; null with `after`.
+    /// Number of payments in the whole list; null with `after` or `cursor`.
     total: Option<u64>,
     limit: u64,
     offset: u64,
+    /// Pass it as `cursor` to get the next page; null on the last page.
+    next_cursor: Option<String>,
     /// Pass it as `after` to get the next page; null on the last page.
     next_after: Option<String>,
     /// Newest first.
@@ -122,25 +126,24 @@ pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
     let (State(app), caller, mut query) = parts;
     let wanted = filters(&mut query, caller.psp_id);
     let after: Option<PaymentId> = query.optional("after", |text| read::id(&text.into()));
-    let page = query.finish_page_after(after.as_ref())?;
+    let page: Page<NewestKey> = Page::read_after("payments", query, after.is_some())?;
     let reader = app.database().reader();
-    let (total, mut rows) = match after {
-        None => {
-            let total = wanted.clone().count(reader).await?;
-            (Some(total), newest(wanted).limit(page.limit + 1).offset(page.offset).all(reader).await?)
-        }
-        Some(after) => {
-            let older = older_than(&app, caller.psp_id, after).await?;
-            (None, newest(wanted.filter(older)).limit(page.limit + 1).all(reader).await?)
-        }
+    let key = match (&page.after, after) {
+        (Some(key), _) => Some(key.clone()),
+        (None, Some(after)) => Some(key_of(&app, caller.psp_id, after).await?),
+        (None, None) => None,
     };
-    let has_more = u64::try_from(rows.len()).unwrap_or(u64::MAX) > page.limit;
-    rows.truncate(usize::try_from(page.limit).unwrap_or(usize::MAX));
-    let next_after = rows.last().filter(|_| has_more).map(|row| row.id.clone());
+    let (total, wanted) = match key {
+        None => (Some(wanted.clone().count(reader).await?), wanted),
+        Some(key) => (None, wanted.filter(older::<Entity>(ORDER, key))),
+    };
+    let mut rows = newest(wanted).limit(page.rows_max()).offset(page.offset).all(reader).await?;
+    let next_cursor = page.next_cursor(&mut rows, |row| (row.created_at, row.id.clone()))?;
+    let next_after = rows.last().filter(|_| next_cursor.is_some()).map(|row| row.id.clone());
     let record = |row: &Model| Ok(PaymentRecord::of(&app, &payment_of(row)?));
     let payments = rows.iter().map(record).collect::<Result<_, ApiError>>()?;
     let (limit, offset) = (page.limit, page.offset);
-    Answer::ok(&PaymentList { message: "Payments", total, limit, offset, next_after, payments })
+    Answer::ok(&PaymentList { message: "Payments", total, limit, offset, next_cursor, next_after, payments })
 }
 
 fn filters(query: &mut QueryFields, psp_id: PspId) -> Select<Entity> {
@@ -225,18 +228,16 @@ fn of_transaction(hash: Hash32) -> SelectStatement {
 }
 
 fn newest(payments: Select<Entity>) -> Select<Entity> {
-    payments.order_by_desc(Column::CreatedAt).order_by_desc(Column::Id)
+    ORDER.into_iter().fold(payments, |payments, column| payments.order_by_desc(column))
 }
 
-/// Condition for the payments after the given one in the list.
-async fn older_than(app: &AppShared, psp_id: PspId, after: PaymentId) -> Result<SimpleExpr, ApiError> {
-    let cursor = own_row(app, psp_id, &after.to_string()).await.map_err(|error| match error {
+/// The key of the PSP's own payment in the list.
+async fn key_of(app: &AppShared, psp_id: PspId, id: PaymentId) -> Result<NewestKey, ApiError> {
+    let row = own_row(app, psp_id, &id.to_string()).await.map_err(|error| match error {
         ApiError::NotFound(_) => ApiError::parameter("after", "unknown_value", "is not a payment of this account"),
         other => other,
     })?;
-    let place = Expr::tuple([Expr::col(Column::CreatedAt), Expr::col(Column::Id)]);
-    let cursor = Expr::tuple([Expr::value(cursor.created_at), Expr::value(cursor.id)]);
-    Ok(place.lt(cursor))
+    Ok((row.created_at, row.id))
 }
 
 #[cfg(test)]

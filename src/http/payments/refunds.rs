@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use super::change::Change;
 use super::own;
-use crate::http::lists::DateTime;
+use crate::http::lists::{DateTime, Page, PageParams};
 use crate::http::state::{AppShared, ChangeOf, OneOf};
 
 record! {
@@ -213,6 +213,8 @@ pub struct RefundList {
     total: usize,
     limit: u64,
     offset: u64,
+    /// Pass it as `cursor` to get the next page; null on the last page.
+    next_cursor: Option<String>,
     /// In the order in which they were accepted.
     refunds: Vec<RefundRecord>,
 }
@@ -222,8 +224,7 @@ pub struct RefundList {
     get, path = "/payments/{payment_id}/refunds", tag = "Payments", operation_id = "listRefunds",
     params(
         ("payment_id" = String, Path, description = "The id from `initiate`."),
-        ("limit" = Option<u64>, Query, description = "1 to 200; default 50."),
-        ("offset" = Option<u64>, Query, description = "Items to skip."),
+        PageParams,
     ),
     responses(
         (status = 200, description = "The refunds, including failed ones.", body = RefundList),
@@ -232,12 +233,16 @@ pub struct RefundList {
 )]
 pub async fn list(parts: OneOf<Read>, query: QueryFields) -> Result<Answer, ApiError> {
     let (State(app), caller, Path(payment_id)) = parts;
-    let page = query.finish_page()?;
+    let page = Page::read("payment_refunds", query)?;
     let all = RefundRecord::all(&own(&app, caller.psp_id, &payment_id).await?);
     let total = all.len();
     let bound = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let refunds = all.into_iter().skip(bound(page.offset)).take(bound(page.limit)).collect();
-    Answer::ok(&RefundList { message: "Refunds", total, limit: page.limit, offset: page.offset, refunds })
+    // Refunds are only appended, so their number before a page does not change.
+    let first = page.after.unwrap_or(page.offset);
+    let mut refunds: Vec<_> = all.into_iter().skip(bound(first)).take(bound(page.rows_max())).collect();
+    let next_cursor = page.next_cursor(&mut refunds, |_| first + page.limit)?;
+    let (limit, offset) = (page.limit, page.offset);
+    Answer::ok(&RefundList { message: "Refunds", total, limit, offset, next_cursor, refunds })
 }
 
 /// Read a refund

@@ -1,8 +1,8 @@
 //! A payment in answers.
 
 use payferry_domain::payment::{
-    ChainCandidate, ChainChoice, Decision, FailureReason, HistoryEntry, Label, Payment, Settlement, Transfer,
-    TransferStatus, TransferToken, Verdict,
+    ChainCandidate, ChainChoice, Decision, HistoryEntry, Label, Payment, PublicFailure, Settlement, SettlementState,
+    Transfer, TransferStatus, TransferToken, Verdict,
 };
 use payferry_domain::{Address, Amount, Finality, Token};
 use payferry_evm::wallet::checksummed;
@@ -18,6 +18,7 @@ record! {
     pub fn of(app: &AppShared, payment: &Payment) {
         let terms = &payment.terms;
         let kyt = payment.kyt();
+        let failure = payment.public_failure();
         let addresses = Addresses::of(terms);
         let payment_uri = addresses.payment_uri(app.system.chains(), payment);
         let (required_confirmations, required_finality) = match payment.required_finality() {
@@ -31,6 +32,8 @@ record! {
     #[derive(Debug)]
     pub struct PaymentRecord {
         #[schema(example = "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+        id: String = terms.public_id(),
+        /// The same as `id`.
         payment_id: String = terms.public_id(),
         /// pending, confirmed, settled, mismatched or failed; `labels` has details. For a transfer to a customer: pending,
         /// underpaid, settled or failed.
@@ -64,9 +67,11 @@ record! {
         /// UNDERPAID, OVERPAID, LATE, MULTIPLE, EXCESS, REORGED, WRONG_TOKEN, WRONG_CHAIN, IN_REVIEW, FUNDS_BLOCKED or
         /// SETTLEMENT_FAILED.
         labels: Vec<&'static str> = payment.labels.iter().map(Label::as_str).collect(),
-        /// expired, kyt_blocked, settlement_failed or cancelled; null unless the payment failed.
-        failure_reason: Option<&'static str> =
-            payment.failure_reason.map(FailureReason::as_str),
+        /// expired, kyt_blocked, settlement_failed or cancelled; for a transfer to a customer also mismatched. Null unless
+        /// `status` is failed.
+        failure_reason: Option<&'static str> = failure.map(PublicFailure::as_str),
+        /// The failure reason in words.
+        failure: Option<&'static str> = failure.map(PublicFailure::words),
         /// Blocks from the latest transfer's block to the last block read, both included; 0 without a transfer, null while
         /// the chain is not read.
         confirmations: Option<u64> = confirmations(app, payment),
@@ -149,6 +154,7 @@ record! {
 record! {
     fn of(payment: &Payment, settlement: &Settlement) {
         let share = |amount: Amount| payment.terms.purpose.is_pay_in().then(|| amount.to_string());
+        let failure = (settlement.state == SettlementState::Failed).then_some(PublicFailure::SettlementFailed);
     }
 
     /// How the amount is divided: `psp_amount` and `treasury_fee` add up to `amount`. Both are null for a transfer to a
@@ -162,6 +168,10 @@ record! {
         treasury_fee: Option<String> = share(settlement.treasury_fee),
         tx_hash: Option<String> = settlement.tx_hash.map(|hash| hash.to_string()),
         settled_at: Option<DateTime> = settlement.settled_at.map(DateTime::from),
+        /// settlement_failed, while it is failed.
+        failure_reason: Option<&'static str> = failure.map(PublicFailure::as_str),
+        /// The failure reason in words.
+        failure: Option<&'static str> = failure.map(PublicFailure::words),
     }
 }
 

@@ -8,13 +8,13 @@ use axum::response::Response;
 use payferry_domain::DeliveryId;
 use payferry_entities::delivery_attempts;
 use payferry_httpkit::{Answer, ApiError, Fault, Path, Problem, Read, Submission, Webhooks, read};
-use payferry_journal::webhooks::log::{self, LogEntry};
+use payferry_journal::webhooks::log::{self, LogEntry, Slice};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::endpoint::patterns;
-use crate::http::lists::{DateTime, PageParams};
+use crate::http::lists::{DateTime, Page, PageParams};
 use crate::http::openapi::UnreadableQuery;
 use crate::http::payments;
 use crate::http::state::{AppShared, AppState, ChangeOf, ListOf, OneOf};
@@ -25,6 +25,9 @@ record! {
         // The sender clears its mark a moment after the outcome was recorded.
         let is_open = matches!(delivery.status.as_str(), "queued" | "failed");
         let under_way = is_open && app.system.webhooks().is_under_way(&delivery.id);
+        let failure = (delivery.status != "delivered")
+            .then(|| failure(delivery.response_code, delivery.error.as_deref()))
+            .flatten();
     }
 
     /// A delivery of one event.
@@ -51,12 +54,17 @@ record! {
         duration_ms: Option<i64> = delivery.duration_ms,
         /// Error of the last attempt, if it got no answer.
         error: Option<String> = delivery.error,
+        /// refused (the endpoint did not answer 2xx) or unanswered; of the last attempt, null unless that failed.
+        failure_reason: Option<&'static str> = failure.as_ref().map(|failure| failure.0),
+        /// The failure reason in words.
+        failure: Option<String> = failure.map(|failure| failure.1),
         next_attempt_at: Option<DateTime> = delivery.next_attempt_at.map(DateTime),
         /// The body, as it is signed and sent.
         #[schema(value_type = Object)]
         payload: Box<RawValue> = RawValue::from_string(event.payload)?,
         attempts: Vec<AttemptRecord> = attempts.into_iter().map(AttemptRecord::of).collect(),
         created_at: DateTime = DateTime(delivery.created_at),
+        updated_at: DateTime = DateTime(delivery.updated_at),
     }
 }
 
@@ -77,6 +85,15 @@ record! {
     }
 }
 
+/// Code and words of the failure of an attempt; `None` if it had no outcome yet.
+fn failure(response_code: Option<i64>, error: Option<&str>) -> Option<(&'static str, String)> {
+    match (response_code, error) {
+        (Some(code), _) => Some(("refused", format!("The endpoint answered {code}."))),
+        (None, Some(error)) => Some(("unanswered", error.to_owned())),
+        (None, None) => None,
+    }
+}
+
 impl DeliveryRecord {
     /// The entries of a delivery log.
     pub fn of_all(app: &AppShared, entries: Vec<LogEntry>) -> Result<Vec<Self>, ApiError> {
@@ -92,6 +109,8 @@ pub struct UndeliveredList {
     total: u64,
     limit: u64,
     offset: u64,
+    /// Pass it as `cursor` to get the next page; null on the last page.
+    next_cursor: Option<String>,
     /// Oldest first.
     deliveries: Vec<DeliveryRecord>,
 }
@@ -105,11 +124,13 @@ pub struct UndeliveredList {
 )]
 pub async fn undelivered(parts: ListOf) -> Result<Answer, ApiError> {
     let (State(app), caller, query) = parts;
-    let page = query.finish_page()?;
-    let (total, entries) = log::undelivered(app.database(), caller.psp_id, page.limit, page.offset).await?;
+    let page = Page::read("undelivered", query)?;
+    let slice = Slice { after: page.after, limit: page.rows_max(), offset: page.offset };
+    let (total, mut entries) = log::undelivered(app.database(), caller.psp_id, slice).await?;
+    let next_cursor = page.next_cursor(&mut entries, |entry| entry.delivery.position)?;
     let deliveries = DeliveryRecord::of_all(&app, entries)?;
     let (limit, offset) = (page.limit, page.offset);
-    Answer::ok(&UndeliveredList { message: "Undelivered events", total, limit, offset, deliveries })
+    Answer::ok(&UndeliveredList { message: "Undelivered events", total, limit, offset, next_cursor, deliveries })
 }
 
 /// Filter of the deliveries.

@@ -12,7 +12,7 @@ use payferry_domain::{EventId, PaymentId, PspId, Timestamp, TransferId};
 use payferry_entities::event_floors;
 use payferry_entities::events::{self, Column, Entity, Model};
 use payferry_httpkit::live::StreamOwner;
-use payferry_httpkit::{Answer, ApiError, Fault, PageQuery, Problem, between, read};
+use payferry_httpkit::{Answer, ApiError, Fault, Problem, between, read};
 use sea_orm::sea_query::Query;
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::http::lists::{DateTime, PageParams, id};
+use crate::http::lists::{DateTime, Page, PageParams, id};
 use crate::http::openapi::UnreadableQuery;
 use crate::http::state::{AppShared, ListOf};
 
@@ -46,15 +46,17 @@ pub struct FeedParams {
 #[derive(Serialize, ToSchema)]
 pub struct Feed {
     message: &'static str,
-    /// Number of events in the whole feed; null with `after`.
+    /// Number of events in the whole feed; null with `after` or `cursor`.
     total: Option<u64>,
     limit: u64,
     offset: u64,
+    /// Pass it as `cursor` to get the next page; null on the last page. To continue later, use `next_after`.
+    next_cursor: Option<String>,
     /// Pass it as `after` to continue, now or later; null if there is no event.
     next_after: Option<String>,
     /// True if there are more events already.
     has_more: bool,
-    /// Delivered events up to this time have been deleted; null while none were, and with `after`.
+    /// Delivered events up to this time have been deleted; null while none were, and with `after` or `cursor`.
     forgotten_until: Option<DateTime>,
     /// The bodies as they are signed and sent, in commit order.
     #[schema(value_type = Vec<Object>)]
@@ -81,7 +83,7 @@ pub async fn events(parts: ListOf) -> Result<Response, ApiError> {
     let after: Option<EventId> = query.optional("after", |text| read::id(&text.into()));
     let subject = query.optional("payment_id", subject);
     let wait_secs = query.optional("wait", |text| between(text, 0, WAIT_SECS_MAX)).unwrap_or(0);
-    let page = query.finish_page_after(after.as_ref())?;
+    let page = Page::read_after("events", query, after.is_some())?;
     let reader = app.database().reader();
     let mut feed = Entity::find().filter(Column::PspId.eq(caller.psp_id.to_string()));
     if let Some(subject) = subject {
@@ -92,19 +94,26 @@ pub async fn events(parts: ListOf) -> Result<Response, ApiError> {
     }
     let floor = event_floors::Entity::find_by_id(caller.psp_id.to_string()).one(reader).await?;
     let (mut total, mut forgotten_until) = (None, None);
-    if let Some(after) = after {
-        feed = feed.filter(Column::Position.gt(position(&app, caller.psp_id, after, floor.as_ref()).await?));
+    let position = match (page.after, after) {
+        (Some(position), _) => Some(kept(position, floor.as_ref())?),
+        (None, Some(after)) => Some(position(&app, caller.psp_id, after, floor.as_ref()).await?),
+        (None, None) => None,
+    };
+    if let Some(position) = position {
+        feed = feed.filter(Column::Position.gt(position));
     } else {
         total = Some(feed.clone().count(reader).await?);
         forgotten_until = floor.map(|floor| DateTime(floor.created_at));
     }
-    let mut rows = rows(&app, caller.psp_id, feed, page, Duration::from_secs(wait_secs)).await?;
-    let has_more = u64::try_from(rows.len()).unwrap_or(u64::MAX) > page.limit;
-    rows.truncate(usize::try_from(page.limit).unwrap_or(usize::MAX));
+    let feed = feed.order_by_asc(Column::Position).limit(page.rows_max()).offset(page.offset);
+    let mut rows = rows(&app, caller.psp_id, feed, Duration::from_secs(wait_secs)).await?;
+    let next_cursor = page.next_cursor(&mut rows, |row| row.position)?;
+    let has_more = next_cursor.is_some();
     let next_after = rows.last().map(|row| row.id.clone()).or_else(|| after.map(|after| after.to_string()));
     let events = rows.into_iter().map(|row| RawValue::from_string(row.payload)).collect::<Result<_, _>>()?;
     let (limit, offset) = (page.limit, page.offset);
-    let feed = Feed { message: "Events", total, limit, offset, next_after, has_more, forgotten_until, events };
+    let message = "Events";
+    let feed = Feed { message, total, limit, offset, next_cursor, next_after, has_more, forgotten_until, events };
     Ok(Answer::ok(&feed)?.into_response())
 }
 
@@ -116,16 +125,14 @@ fn subject(text: &str) -> Result<String, Fault> {
     id.or_else(|fault| of_transfer().map_err(|_| fault)).or_else(|fault| of_outbound().map_err(|_| fault))
 }
 
-/// Reads a page plus one row, waiting up to `wait` for the first event.
+/// Reads events, waiting up to `wait` for the first one.
 async fn rows(
     app: &AppShared,
     psp_id: PspId,
-    feed: Select<events::Entity>,
-    page: PageQuery,
+    asked: Select<events::Entity>,
     wait: Duration,
 ) -> Result<Vec<Model>, ApiError> {
     let reader = app.database().reader();
-    let asked = feed.order_by_asc(Column::Position).limit(page.limit + 1).offset(page.offset);
     if wait.is_zero() {
         return Ok(asked.all(reader).await?);
     }
@@ -147,6 +154,14 @@ async fn rows(
     }
 }
 
+/// The position, if all events after it still exist.
+fn kept(position: i64, floor: Option<&event_floors::Model>) -> Result<i64, ApiError> {
+    match floor {
+        Some(floor) if position < floor.position => Err(forgotten(floor)),
+        _ => Ok(position),
+    }
+}
+
 /// The position of the event in the feed, if all events after it still exist.
 async fn position(
     app: &AppShared,
@@ -161,8 +176,7 @@ async fn position(
         .await?;
     match (found, floor) {
         // An undelivered event is kept even when later events were deleted.
-        (Some(event), Some(floor)) if event.position < floor.position => Err(forgotten(floor)),
-        (Some(event), _) => Ok(event.position),
+        (Some(event), floor) => kept(event.position, floor),
         (None, Some(floor)) if is_the_last(after, floor) => Ok(floor.position),
         (None, Some(floor)) if is_older(after, floor) => Err(forgotten(floor)),
         (None, _) => Err(ApiError::parameter("after", "unknown_value", "is not an event of this account")),

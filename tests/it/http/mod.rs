@@ -4,6 +4,7 @@ mod auth;
 mod bad_input;
 pub mod compliance;
 mod consent;
+mod cursors;
 pub(crate) mod customers;
 mod everywhere;
 mod feed;

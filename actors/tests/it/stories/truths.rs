@@ -224,13 +224,13 @@ fn unsaid(event: &events::Model, body: &Value) -> Vec<&'static str> {
     let is_amount = |field: &str| text(field).is_some_and(|text| text.parse::<Amount>().is_ok());
     let (family, what) = event.name.split_once('.').expect("a family and an action");
     let is_of_payment = !matches!(family, "payout" | "withdraw");
-    let has_reason = text("failure_reason").is_some();
-    let is_labelled = body["labels"].as_array().is_some_and(|labels| !labels.is_empty());
+    let has_reason = text("failure_reason").is_some() && text("failure").is_some();
     let promised = [
         ("event", text("event") == Some(event.name.as_str())),
         ("payment_id", text("payment_id") == Some(event.payment_id.as_str())),
         ("timestamp", text("timestamp").is_some()),
         ("event_id", text("event_id") == Some(event.id.as_str())),
+        ("id", text("id") == Some(event.id.as_str())),
         ("sequence", body["sequence"].as_i64() == Some(event.sequence)),
         ("status", text("status").is_some()),
         ("token", text("token").is_some()),
@@ -244,8 +244,7 @@ fn unsaid(event: &events::Model, body: &Value) -> Vec<&'static str> {
         (
             "failure_reason",
             match (family, what) {
-                ("payment" | "payin" | "payout" | "withdraw", "failed") => has_reason,
-                ("transfer", "failed") => has_reason || is_labelled,
+                ("payment" | "payin" | "payout" | "withdraw" | "transfer", "failed") => has_reason,
                 _ => true,
             },
         ),

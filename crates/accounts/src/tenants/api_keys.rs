@@ -42,6 +42,8 @@ pub struct KeyRecord {
     pub scopes: Vec<KeyScope>,
     /// Time of creation.
     pub created_at: Timestamp,
+    /// Time of the last change: the revocation, or the creation.
+    pub updated_at: Timestamp,
     /// Time of expiry, if it has one.
     pub expires_at: Option<Timestamp>,
     /// Time of revocation, if it was revoked.
@@ -155,7 +157,7 @@ pub async fn revoke(
         return record(row);
     }
     let mut row = row.into_active_model();
-    row.revoked_at = Set(Some(now.as_millis()));
+    (row.revoked_at, row.updated_at) = (Set(Some(now.as_millis())), Set(now.as_millis()));
     let revoked = record(row.update(&transaction).await?)?;
     super::write_down(&transaction, "key.revoked", revoked.psp_id, id.to_string(), json!({}), &Actor::Operator, now)
         .await?;
@@ -171,6 +173,7 @@ pub fn record(row: api_keys::Model) -> Result<KeyRecord, TenantError> {
         psp_id: row.psp_id.parse().map_err(|_| unreadable("the owner"))?,
         scopes: serde_json::from_str(&row.scopes).map_err(|_| unreadable("the scopes"))?,
         created_at: Timestamp(row.created_at),
+        updated_at: Timestamp(row.updated_at),
         expires_at: row.expires_at.map(Timestamp),
         revoked_at: row.revoked_at.map(Timestamp),
         last_used_at: row.last_used_at.map(Timestamp),

@@ -57,7 +57,7 @@ pub fn domain_address(address: alloy::primitives::Address) -> Address {
 
 /// Formats an address with its EIP-55 checksum.
 pub fn checksummed(address: Address) -> String {
-    alloy_address(address).to_checksum(None)
+    address.checksummed()
 }
 
 /// Converts a domain hash to alloy's type.

@@ -117,21 +117,6 @@ impl QueryFields {
         PageQuery { limit, offset }
     }
 
-    /// Reads `limit` and `offset` as the last parameters. Returns an error that names every fault, if there is one.
-    pub fn finish_page(mut self) -> Result<PageQuery, ApiError> {
-        let page = self.page();
-        self.finish().map(|()| page)
-    }
-
-    /// Like [`Self::finish_page`], for a list with a cursor: with `after`, there must be no `offset`.
-    pub fn finish_page_after<T>(mut self, after: Option<&T>) -> Result<PageQuery, ApiError> {
-        let page = self.page();
-        if after.is_some() && page.offset > 0 {
-            self.fault("offset", Fault::new("not_with_after", "cannot be combined with `after`"));
-        }
-        self.finish().map(|()| page)
-    }
-
     /// Records a fault of a parameter.
     pub fn fault(&mut self, name: &str, fault: Fault) {
         self.faults.push(fault.of(name));

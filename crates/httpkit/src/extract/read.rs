@@ -86,15 +86,10 @@ pub fn address(value: &Value) -> Result<Address, Fault> {
     let address: Address = text.parse().map_err(malformed)?;
     let digits = text.get(2..).unwrap_or_default();
     let has = |case: fn(&u8) -> bool| digits.as_bytes().iter().any(case);
-    if has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase) && checksummed(address) != text {
+    if has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase) && address.checksummed() != text {
         return Err(Fault::new("wrong_checksum", "does not match its EIP-55 checksum; check its characters and case"));
     }
     Ok(address)
-}
-
-/// The EIP-55 form of an address.
-fn checksummed(address: Address) -> String {
-    alloy::primitives::Address::from(address.0).to_checksum(None)
 }
 
 /// Reads a whole number within bounds.

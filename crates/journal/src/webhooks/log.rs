@@ -7,7 +7,8 @@ use payferry_domain::{PspId, Timestamp};
 use payferry_entities::{Database, deliveries, delivery_attempts, events, query_all};
 use sea_orm::sea_query::{Expr, ExprTrait as _};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QueryResult, QuerySelect,
+    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QueryResult,
+    QuerySelect,
 };
 
 use crate::writer::DELIVERY_RETRIES_MAX;
@@ -45,19 +46,26 @@ pub async fn deliveries_of(database: &Database, psp: PspId, payment_id: &str) ->
     complete(database, rows).await
 }
 
+/// Part of a list.
+#[derive(Debug, Clone, Copy)]
+pub struct Slice {
+    /// Position of the event after which it begins.
+    pub after: Option<i64>,
+    /// Maximum number of entries.
+    pub limit: u64,
+    /// Entries to skip.
+    pub offset: u64,
+}
+
 /// Returns the deliveries that are not delivered, oldest first, and their total number.
-pub async fn undelivered(
-    database: &Database,
-    psp: PspId,
-    limit: u64,
-    offset: u64,
-) -> Result<(u64, Vec<LogEntry>), DbErr> {
+pub async fn undelivered(database: &Database, psp: PspId, slice: Slice) -> Result<(u64, Vec<LogEntry>), DbErr> {
     let waiting = deliveries::Entity::find()
         .filter(deliveries::Column::PspId.eq(psp.to_string()))
         .filter(deliveries::Column::Status.is_in(["queued", "failed", "exhausted"]));
     let total = waiting.clone().count(database.reader()).await?;
-    let page = waiting.order_by_asc(deliveries::Column::Position).limit(limit).offset(offset);
-    let rows = page.all(database.reader()).await?;
+    let after = slice.after.map(|after| deliveries::Column::Position.gt(after));
+    let page = waiting.filter(Condition::all().add_option(after)).order_by_asc(deliveries::Column::Position);
+    let rows = page.limit(slice.limit).offset(slice.offset).all(database.reader()).await?;
     Ok((total, complete(database, rows).await?))
 }
 

@@ -29,12 +29,14 @@ const NEVER: &str = "never";
 fn shown(key: KeyRecord, now: Timestamp) -> impl Serialize {
     let state = key.state(now);
     record! {
+        id: key.id,
         key_id: key.id,
         psp_id: key.psp_id,
         name: key.name,
         scopes: key.scopes,
         state: state,
         created_at: Moment(key.created_at),
+        updated_at: Moment(key.updated_at),
         expires_at: key.expires_at.map(Moment),
         revoked_at: key.revoked_at.map(Moment),
         last_used_at: key.last_used_at.map(Moment),

@@ -29,6 +29,7 @@ fn shown(psp: PspRecord, operator: &Operator) -> impl Serialize + use<> {
     let policies = psp.policies;
     let ceilings = policies.ceilings(operator.system.psps().ceilings());
     record! {
+        id: psp.id,
         psp_id: psp.id,
         name: psp.name,
         fee_bps: policies.fee_bps.get(),

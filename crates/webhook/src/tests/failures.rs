@@ -13,7 +13,8 @@ async fn exhausts_after_four_attempts_and_can_be_redelivered() {
     assert_eq!((row.attempt_count, row.response_code, row.retries_left), (4, Some(500), 0));
     assert_eq!(row.response_body.unwrap().len(), RESPONSE_KEPT_BYTES);
     assert_eq!(ids_of(&received(&server).await), ["evt_pay_1_1"; 4]);
-    let (total, stuck) = log::undelivered(&env.database, psp, 50, 0).await.unwrap();
+    let (total, stuck) =
+        log::undelivered(&env.database, psp, log::Slice { after: None, limit: 50, offset: 0 }).await.unwrap();
     assert_eq!((total, stuck[0].attempts.len()), (1, 4));
 
     server.reset().await;

@@ -39,7 +39,8 @@ async fn redelivery_selects_by_event_and_by_time() {
         assert_eq!((row.status.as_str(), row.attempt_count, row.retries_left), ("queued", 4, DELIVERY_RETRIES_MAX));
     }
     assert_eq!(env.row("whd_pay_other_1").await.status, "exhausted", "another PSP's");
-    let (total, page) = log::undelivered(&env.database, psp, 2, 2).await.unwrap();
+    let slice = log::Slice { after: None, limit: 2, offset: 2 };
+    let (total, page) = log::undelivered(&env.database, psp, slice).await.unwrap();
     assert_eq!((total, page.len()), (3, 1));
     assert_eq!(page[0].delivery.id, ids[2]);
 }

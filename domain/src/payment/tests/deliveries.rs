@@ -59,6 +59,23 @@ fn a_failure_is_announced_once() {
     wrong.expired().is(Status::Mismatched, &[Label::WrongChain]).notified(both);
 }
 
+/// Every transfer with the public status `failed` has a reason, also one whose payment is only mismatched.
+#[test]
+fn a_failed_transfer_has_a_reason() {
+    let paid = given(transfer()).arrives(tx(1));
+    assert_eq!(paid.payment.public_failure(), None);
+    for (story, expected) in [
+        (given(transfer()).expired(), PublicFailure::Expired),
+        (given(transfer()).arrives(tx(1).on(Chain::Polygon)).expired(), PublicFailure::Mismatched),
+        (paid.settlement_fails(1), PublicFailure::SettlementFailed),
+    ] {
+        assert_eq!((story.payment.public_status(), story.payment.public_failure()), ("failed", Some(expected)));
+        let body = payload(&story.payment, story.notified.last().unwrap(), EventId::from_ulid(Ulid(1))).unwrap();
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((&body["failure_reason"], &body["failure"]), (&expected.as_str().into(), &expected.words().into()));
+    }
+}
+
 #[test]
 fn a_failed_delivery_is_announced_once_and_refundable() {
     let story = given(transfer()).arrives(tx(1)).settlement_fails(1).notified(&["transfer.failed"]);

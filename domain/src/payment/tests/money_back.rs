@@ -34,6 +34,22 @@ fn fails_after_all(n: u128) -> Command {
 }
 
 #[test]
+fn bodies_of_refund_events_name_each_amount_and_address() {
+    let sent = underpaid().refunds(1, Some("3")).when(sent(1));
+    for story in [sent, underpaid().refunds(1, Some("3")).when(fails(1))] {
+        let last = story.notified.last().unwrap();
+        let body = payload(&story.payment, last, EventId::from_ulid(Ulid(1))).unwrap();
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!([&body["amount"], &body["payment_amount"], &body["refund_amount"]], ["10.00", "10.00", "3.00"]);
+        assert_eq!(body["refund_address"], ELSEWHERE.checksummed());
+        assert_eq!(body["id"], body["event_id"]);
+    }
+    let story = underpaid();
+    let body = payload(&story.payment, story.notified.last().unwrap(), EventId::from_ulid(Ulid(1))).unwrap();
+    assert!(!body.contains("payment_amount"), "{body}");
+}
+
+#[test]
 fn refunds_a_mismatched_payment_completely() {
     underpaid()
         .when(refund(1, None))

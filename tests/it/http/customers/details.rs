@@ -46,9 +46,9 @@ async fn set_is_added_and_then_replaced_as_a_whole(app: &TestApp) {
     assert_eq!(shown["payment_details"]["wallet_address"], WALLET);
     let updated = set_details(app, &id, &json!({ "wallet_address": WALLET.to_lowercase() })).await;
     assert_eq!(updated["message"], "Payment details updated");
-    // Nothing remains of the previous set; the wallet is shown as submitted.
+    // Nothing remains of the previous set; the wallet is shown in EIP-55 form.
     let created_at = &shown["payment_details"]["created_at"];
-    let replaced = json!({ "bank_name": null, "created_at": created_at, "wallet_address": WALLET.to_lowercase() });
+    let replaced = json!({ "bank_name": null, "created_at": created_at, "wallet_address": WALLET });
     assert_has(&read(app, &id).await["payment_details"], replaced);
     // No sealed value is in the row.
     set_details(app, &id, &in_full()).await;
