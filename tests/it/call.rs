@@ -11,6 +11,8 @@ use payferry_harness::{eventually, expect};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
+use crate::conformance;
+
 /// Numbers that differ in every run.
 const VARYING: [&str; 11] = [
     "block_number",
@@ -133,11 +135,14 @@ impl Call {
         self.router.oneshot(request).await.unwrap()
     }
 
+    /// Sends the request, and checks the response against the OpenAPI document.
     pub async fn send(self) -> Reply {
-        let (parts, body) = self.begin().await.into_parts();
-        let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap().to_vec();
-        let json = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        Reply { status: parts.status, headers: parts.headers, bytes, json }
+        let (router, method, path) = (self.router.clone(), self.parts.method.clone(), self.parts.uri.path().to_owned());
+        let read = Self::new(router, Method::GET, "/openapi.json");
+        let document = conformance::document(async { Reply::of(read.begin().await).await.json }).await;
+        let reply = Reply::of(self.begin().await).await;
+        conformance::assert_conforms(document, (&method, &path), &reply);
+        reply
     }
 }
 
@@ -160,6 +165,13 @@ impl Deref for Reply {
 }
 
 impl Reply {
+    async fn of(response: Response<Body>) -> Self {
+        let (parts, body) = response.into_parts();
+        let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap().to_vec();
+        let json = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        Self { status: parts.status, headers: parts.headers, bytes, json }
+    }
+
     /// Asserts the status.
     #[track_caller]
     pub fn ok(self, status: u16) -> Self {

@@ -10,6 +10,7 @@ mod call;
 mod chainside;
 mod cli;
 mod compat;
+mod conformance;
 mod edge;
 mod faults;
 mod http;

@@ -9,6 +9,9 @@ mod shared;
 #[path = "../it/call.rs"]
 mod call;
 #[allow(dead_code, reason = "it is for all tests, and these need a part of it")]
+#[path = "../it/conformance.rs"]
+mod conformance;
+#[allow(dead_code, reason = "it is for all tests, and these need a part of it")]
 #[path = "../it/process.rs"]
 mod process;
 
