@@ -35,6 +35,7 @@ pub struct PageParams {
     pub offset: Option<u64>,
     /// The `next_cursor` of the previous page, with the same filters. Unlike with `offset`, new items move no page. Not
     /// together with `offset` or `after`.
+    #[param(max_length = 255, pattern = "^[A-Za-z0-9_-]*$")]
     pub cursor: Option<String>,
 }
 

@@ -47,6 +47,8 @@ struct Head;
 #[response(status = 400, description = UNREADABLE_QUERY)]
 pub struct UnreadableQuery(pub Problem);
 
+/// Media type of problem documents.
+const PROBLEM_TYPE: &str = "application/problem+json";
 /// Description of that failure.
 const UNREADABLE_QUERY: &str = "Parameters that are unknown or cannot be read, all named.";
 
@@ -77,18 +79,30 @@ pub(super) fn complete(mut document: Document, public_url: &str) -> Document {
         for operation in operations(item) {
             common_responses(operation);
             if path.contains('{') {
-                add_problem(operation, "404", "There is none with this id.", "application/json");
+                add_problem(operation, "404", "There is none with this id.");
             }
         }
         for operation in [&mut item.post, &mut item.patch].into_iter().flatten() {
             body_responses(operation);
         }
         for operation in operations(item) {
-            add_problem(operation, "400", UNREADABLE_QUERY, "application/problem+json");
+            add_problem(operation, "400", UNREADABLE_QUERY);
+            problems_only(operation);
             rate_limit_headers(operation);
         }
     }
     document
+}
+
+/// Gives the errors that the handlers describe the media type of problem documents.
+fn problems_only(operation: &mut Operation) {
+    let errors = operation.responses.responses.iter_mut().filter(|(status, _)| status.starts_with(['4', '5']));
+    for (_, response) in errors {
+        let RefOr::T(response) = response else { continue };
+        if let Some(content) = response.content.shift_remove("application/json") {
+            response.content.insert(PROBLEM_TYPE.to_owned(), content);
+        }
+    }
 }
 
 /// The query parameters of each operation.
@@ -122,7 +136,7 @@ fn common_responses(operation: &mut Operation) {
              its result or repeat it with the same Idempotency-Key. `Retry-After` says when to try again.",
         ),
     ] {
-        add_problem(operation, status, description, "application/problem+json");
+        add_problem(operation, status, description);
     }
 }
 
@@ -134,7 +148,13 @@ fn body_responses(operation: &mut Operation) {
         .description(Some(
             "For 24 hours, the same key and body return the first answer again, with `Idempotent-Replayed: true`.",
         ))
-        .schema(Some(ObjectBuilder::new().schema_type(Type::String).max_length(Some(KEY_CHARS_MAX))))
+        .schema(Some(
+            ObjectBuilder::new()
+                .schema_type(Type::String)
+                .min_length(Some(1))
+                .max_length(Some(KEY_CHARS_MAX))
+                .pattern(Some("^[!-~]+$")),
+        ))
         .build();
     operation.parameters.get_or_insert_with(Vec::new).push(RefOr::T(key));
     let too_large =
@@ -147,7 +167,7 @@ fn body_responses(operation: &mut Operation) {
         ("415", "The body is not declared as JSON."),
         ("422", "Invalid fields, all named; or the Idempotency-Key was used with another body."),
     ] {
-        add_problem(operation, status, description, "application/problem+json");
+        add_problem(operation, status, description);
     }
 }
 
@@ -165,11 +185,11 @@ fn rate_limit_headers(operation: &mut Operation) {
 }
 
 /// Adds a failure that the handler itself did not describe.
-fn add_problem(operation: &mut Operation, status: &str, description: &str, media_type: &str) {
+fn add_problem(operation: &mut Operation, status: &str, description: &str) {
     let mut response = DocumentResponse::new(description);
     let schema = Ref::from_schema_name("Problem");
     let content = ContentBuilder::new().schema(Some(RefOr::Ref(schema))).build();
-    response.content.insert(media_type.to_owned(), RefOr::T(content));
+    response.content.insert(PROBLEM_TYPE.to_owned(), RefOr::T(content));
     operation.responses.responses.entry(status.to_owned()).or_insert(RefOr::T(response));
 }
 

@@ -120,7 +120,8 @@ impl SettingsAnswer {
 
 /// Read the settings
 ///
-/// The account's own policies, and the settings that the operator decided for the account.
+/// The account's own policies, and the settings that the operator decided for the account. Returns the record itself,
+/// and once more in `settings`.
 #[utoipa::path(
     get, path = "/api/v1/settings", tag = "Settings", operation_id = "getSettings",
     responses((status = 200, description = "The settings.", body = SettingsAnswer)),

@@ -11,6 +11,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Method, StatusCode};
 use jsonschema::{Registry, Resource, Validator};
 use parking_lot::Mutex;
+use payferry_domain::Address;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -70,15 +71,14 @@ impl Document {
         let described = described.ok_or_else(|| format!("{template} does not have this status"))?;
         let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let media_type = media_type.split(';').next().unwrap_or_default();
-        // Some errors are still described as plain JSON.
-        let is_error = status.is_client_error() || status.is_server_error();
-        let described_as = |name: &str| described["content"].get(name).is_some();
-        let media_type = if is_error && !described_as(media_type) { "application/json" } else { media_type };
-        ensure(described_as(media_type), || format!("{template} does not have the media type {media_type:?}"))?;
+        let is_described = described["content"].get(media_type).is_some();
+        ensure(is_described, || format!("{template} does not have the media type {media_type:?}"))?;
         if !media_type.ends_with("json") || body.is_empty() {
             return Ok(());
         }
         let body = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+        let plain = plain_addresses(&body);
+        ensure(plain.is_empty(), || format!("addresses without their EIP-55 checksum: {plain:?}"))?;
         self.validate(&format!("{response}/content/{}/schema", escape(media_type)), &body)
     }
 
@@ -115,6 +115,23 @@ impl Document {
         let faults: Vec<_> =
             validator.iter_errors(body).map(|error| format!("{}: {error}", error.instance_path())).collect();
         ensure(faults.is_empty(), || format!("{schema}\n  {}", faults.join("\n  ")))
+    }
+}
+
+/// Addresses that are not in EIP-55 form, except in the PSP's own `metadata`.
+fn plain_addresses(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) => {
+            let is_plain = |address: Address| address.checksummed() != *text;
+            text.parse().is_ok_and(is_plain).then_some(text.as_str()).into_iter().collect()
+        }
+        Value::Array(items) => items.iter().flat_map(plain_addresses).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(name, _)| *name != "metadata")
+            .flat_map(|(_, value)| plain_addresses(value))
+            .collect(),
+        _ => Vec::new(),
     }
 }
 
@@ -237,6 +254,7 @@ mod tests {
             ("POST /items/1", 200, json!({ "id": "1" }), "method"),
             ("GET /items/new", 200, json!({ "id": "1" }), "method"),
             ("GET /others/1", 200, json!({ "id": "1" }), "path"),
+            ("GET /items/1", 200, json!({ "id": format!("0x{}", "ab".repeat(20)) }), "EIP-55"),
         ] {
             let found = check(&document, call, status, body).unwrap_err();
             assert!(found.contains(fault), "{found}");

@@ -26,8 +26,9 @@ pub const CUSTOMERS_MAX: usize = 100;
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// One customer, or a list of 1 to 100: all are created, or none.
-#[derive(ToSchema)]
+#[derive(Serialize, ToSchema)]
 #[allow(dead_code, reason = "it describes the body; `read_customer` reads it")]
+#[serde(untagged)]
 #[schema(as = CustomersRequest)]
 pub enum CustomersRequest {
     /// One customer.
@@ -151,7 +152,7 @@ struct Creation {
 }
 
 /// A customer to create.
-#[derive(ToSchema)]
+#[derive(Serialize, ToSchema)]
 #[allow(dead_code, reason = "it describes the body; `read_customer` reads it, so that every fault is named")]
 pub struct CustomerRequest {
     /// individual or business. Fields described as "Business" are required or optional for a business. For an

@@ -58,7 +58,7 @@ record! {
         failure_reason: Option<&'static str> = outbound.failure_reason.map(FailureReason::as_str),
         /// The failure reason in words.
         failure: Option<String> = outbound.failure.clone(),
-        #[schema(value_type = Option<Object>)]
+        #[schema(value_type = Option<Object>, additional_properties)]
         metadata: Option<Map<String, Value>> = order.metadata.clone(),
         created_at: DateTime = order.created_at.into(),
         updated_at: DateTime = outbound.updated_at.into(),
@@ -275,6 +275,8 @@ pub async fn list_payouts(parts: ListOf) -> Result<Answer, ApiError> {
 }
 
 /// Read a payout
+///
+/// Returns the record itself.
 #[utoipa::path(
     get, path = "/payouts/{payout_id}", tag = "Money", operation_id = "getPayout",
     params(("payout_id" = String, Path, description = "The id from its creation.")),
@@ -359,6 +361,8 @@ pub async fn list_withdrawals(parts: ListOf) -> Result<Answer, ApiError> {
 }
 
 /// Read a withdrawal
+///
+/// Returns the record itself.
 #[utoipa::path(
     get, path = "/withdrawals/{withdrawal_id}", tag = "Money", operation_id = "getWithdrawal",
     params(("withdrawal_id" = String, Path, description = "The id from its creation.")),

@@ -159,6 +159,8 @@ pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
 }
 
 /// Read a transfer
+///
+/// Returns the record itself.
 #[utoipa::path(
     get, path = "/transfers/{transfer_id}", tag = "Money", operation_id = "getTransfer",
     params(("transfer_id" = String, Path, description = "The `payment_id` from its creation.")),

@@ -30,7 +30,7 @@ const LABELS: &str = "UNDERPAID, OVERPAID, LATE, MULTIPLE, EXCESS, REORGED, WRON
 
 /// Read a payment
 ///
-/// The authoritative state of a payment, independent of webhooks.
+/// The authoritative state of a payment, independent of webhooks. Returns the record itself.
 #[utoipa::path(
     get, path = "/payments/{payment_id}", tag = "Payments", operation_id = "getPayment",
     params(("payment_id" = String, Path, description = "The id from `initiate`.")),

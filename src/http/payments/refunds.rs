@@ -246,6 +246,8 @@ pub async fn list(parts: OneOf<Read>, query: QueryFields) -> Result<Answer, ApiE
 }
 
 /// Read a refund
+///
+/// Returns the record itself.
 #[utoipa::path(
     get, path = "/payments/{payment_id}/refunds/{refund_id}", tag = "Payments", operation_id = "getRefund",
     params(

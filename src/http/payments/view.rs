@@ -92,7 +92,7 @@ record! {
         #[serde(skip_serializing_if = "Option::is_none")]
         chain_candidates: Option<Vec<ChainCandidateRecord>> = chain_candidates(payment),
         /// As submitted.
-        #[schema(value_type = Option<Object>)]
+        #[schema(value_type = Option<Object>, additional_properties)]
         metadata: Option<Map<String, Value>> = terms.metadata.clone(),
         status_history: Vec<HistoryRecord> =
             payment.public_history().map(|(entry, status)| HistoryRecord::of(entry, status)).collect(),

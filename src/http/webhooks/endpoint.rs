@@ -110,6 +110,8 @@ pub struct WebhookAnswer {
 }
 
 /// Read where events go
+///
+/// Returns the record itself.
 #[utoipa::path(
     get, path = "/api/v1/webhook", tag = "Webhooks", operation_id = "getWebhook",
     responses((status = 200, description = "The configuration.", body = WebhookAnswer)),

@@ -4,7 +4,7 @@ use crate::prelude::*;
 
 shared!(#[tokio::test] every_route, app = TestApp::start().await, app.renew_psp() =>
     requests_have_ids_and_answers_are_not_cacheable, unknown_routes_return_a_problem_document,
-    openapi_document_describes_every_route_and_its_page_loads_nothing_else);
+    openapi_document_describes_every_route_and_its_page_loads_nothing_else, described_records_have_ids_and_times);
 
 async fn requests_have_ids_and_answers_are_not_cacheable(app: &TestApp) {
     let own = app.get("/merchants").await;
@@ -68,6 +68,33 @@ async fn openapi_document_describes_every_route_and_its_page_loads_nothing_else(
         let script = app.open(&script).await.ok(200);
         assert_eq!(script.header("content-type"), Some("text/javascript; charset=utf-8"));
         script.assert_shows(&["createApiReference"]);
+    }
+}
+
+/// Records in the document: their names and times, and the place of a record in the answer to its read.
+async fn described_records_have_ids_and_times(app: &TestApp) {
+    /// What a creation answers, before the record is read.
+    const PARTS: [&str; 2] = ["InitiateAnswer", "Synced"];
+
+    let document = app.open("/openapi.json").await.json;
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    let has = |schema: &Value, field: &str| schema["properties"].get(field).is_some();
+    let mut records = 0;
+    for (name, schema) in schemas.iter().filter(|(name, schema)| has(schema, "id") && !PARTS.contains(&name.as_str())) {
+        assert!(has(schema, "created_at") && has(schema, "updated_at"), "{name}");
+        assert_eq!(has(schema, "failure_reason"), has(schema, "failure"), "{name}");
+        records += 1;
+    }
+    assert!(records >= 7, "{records}");
+    for (path, item) in document["paths"].as_object().unwrap().iter().filter(|(path, _)| path.ends_with("_id}")) {
+        let Some(read) = item.get("get") else { continue };
+        let schema = read["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].as_str().unwrap();
+        let wrapped = ["customer", "merchant"].into_iter().find(|name| path.ends_with(&format!("{name}_id}}")));
+        let said = wrapped.map_or("Returns the record itself.".to_owned(), |name| format!("ecord is in `{name}`"));
+        assert!(read["description"].as_str().unwrap().contains(&said), "{path}: {}", read["description"]);
+        let schema = document.pointer(schema.trim_start_matches('#')).unwrap();
+        assert_eq!(wrapped.is_some(), has(schema, "message"), "{path}");
+        assert!(wrapped.is_none_or(|name| has(schema, name)), "{path}");
     }
 }
 
