@@ -9,6 +9,7 @@ mod browser;
 mod call;
 mod chainside;
 mod cli;
+mod clients;
 mod compat;
 mod conformance;
 mod edge;
