@@ -94,7 +94,9 @@ impl<K: Serialize + DeserializeOwned> Page<K> {
 
 /// The key in a cursor of this list.
 fn opened<K: DeserializeOwned>(list: &str, cursor: &str) -> Result<K, Fault> {
-    let content = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok();
+    // Keys are numbers and ids, which need no escapes. PostgreSQL refuses some escaped characters.
+    let is_plain = |content: &Vec<u8>| content.iter().all(|byte| matches!(byte, b' '..=b'~') && *byte != b'\\');
+    let content = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok().filter(is_plain);
     let content = content.and_then(|content| serde_json::from_slice::<(u8, String, K)>(&content).ok());
     match content {
         Some((CURSOR_VERSION, of, key)) if of == list => Ok(key),
@@ -205,10 +207,12 @@ mod tests {
         assert_eq!((page.limit, page.offset, page.after), (50, 0, Some((1, "pay_1".to_owned()))));
         let another_version = BASE64_URL_SAFE_NO_PAD.encode(r#"[2,"payments",[1,"pay_1"]]"#);
         let another_key = BASE64_URL_SAFE_NO_PAD.encode(r#"[1,"payments",7]"#);
+        let escaped = BASE64_URL_SAFE_NO_PAD.encode(r#"[1,"payments",[1,"\u0000"]]"#);
         for (query, faults) in [
             (format!("cursor={}", cursor("payouts")), "cursor: invalid_cursor"),
             (format!("cursor={another_version}"), "cursor: invalid_cursor"),
             (format!("cursor={another_key}"), "cursor: invalid_cursor"),
+            (format!("cursor={escaped}"), "cursor: invalid_cursor"),
             ("cursor=!".to_owned(), "cursor: invalid_cursor"),
             (format!("cursor={}&offset=1", cursor("payments")), "offset: not_with_cursor"),
             (format!("cursor={}&after=pay_1", cursor("payments")), "cursor: not_with_after"),

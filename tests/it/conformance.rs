@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Method, StatusCode};
-use jsonschema::{Registry, Resource, Validator};
+use jsonschema::{Registry, RegistryBuilder, Resource, Validator};
 use parking_lot::Mutex;
 use payferry_domain::Address;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ impl Document {
     fn new(mut contents: Value) -> Self {
         close_all(&mut contents);
         let resource = Resource::from_contents(contents.clone());
-        let registry = Registry::new().add(DOCUMENT, resource).and_then(|registry| registry.prepare()).unwrap();
+        let registry = Registry::new().add(DOCUMENT, resource).and_then(RegistryBuilder::prepare).unwrap();
         Self { contents, registry, validators: Mutex::default() }
     }
 
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     /// A document with one operation, whose answer has these properties.
-    fn with(properties: Value) -> Document {
+    fn with(properties: &Value) -> Document {
         let schemas = json!({
             "Item": { "type": "object", "required": ["id"], "properties": properties },
             "Named": { "allOf": [
@@ -221,7 +221,7 @@ mod tests {
         }))
     }
 
-    fn check(document: &Document, call: &str, status: u16, body: Value) -> Result<(), String> {
+    fn check(document: &Document, call: &str, status: u16, body: &Value) -> Result<(), String> {
         let (method, path) = call.split_once(' ').unwrap();
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, "application/json".parse().unwrap());
@@ -231,20 +231,20 @@ mod tests {
 
     #[test]
     fn described_responses_conform() {
-        let document = with(json!({ "id": { "type": "string" }, "at": { "type": ["string", "null"] },
+        let document = with(&json!({ "id": { "type": "string" }, "at": { "type": ["string", "null"] },
             "metadata": { "type": "object" } }));
         for body in [json!({ "id": "1" }), json!({ "id": "1", "name": "x", "at": null, "metadata": { "a": 1 } })] {
-            check(&document, "GET /items/1", 200, body.clone()).unwrap();
-            check(&document, "GET /api/v1/items/1", 200, body).unwrap();
+            check(&document, "GET /items/1", 200, &body).unwrap();
+            check(&document, "GET /api/v1/items/1", 200, &body).unwrap();
         }
-        check(&document, "POST /items/1", 405, json!({})).unwrap();
-        check(&document, "GET /nowhere", 404, json!({})).unwrap();
+        check(&document, "POST /items/1", 405, &json!({})).unwrap();
+        check(&document, "GET /nowhere", 404, &json!({})).unwrap();
     }
 
     #[test]
     fn undescribed_responses_are_found() {
         let inner = json!({ "type": "object", "properties": { "a": { "type": "integer" } } });
-        let document = with(json!({ "id": { "type": "string" }, "inner": inner, "when": { "type": "string" } }));
+        let document = with(&json!({ "id": { "type": "string" }, "inner": inner, "when": { "type": "string" } }));
         for (call, status, body, fault) in [
             ("GET /items/1", 200, json!({ "id": "1", "more": 1 }), "more"),
             ("GET /items/1", 200, json!({ "id": "1", "inner": { "b": 1 } }), "'b'"),
@@ -256,7 +256,7 @@ mod tests {
             ("GET /others/1", 200, json!({ "id": "1" }), "path"),
             ("GET /items/1", 200, json!({ "id": format!("0x{}", "ab".repeat(20)) }), "EIP-55"),
         ] {
-            let found = check(&document, call, status, body).unwrap_err();
+            let found = check(&document, call, status, &body).unwrap_err();
             assert!(found.contains(fault), "{found}");
         }
     }

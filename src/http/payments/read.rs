@@ -228,7 +228,7 @@ fn of_transaction(hash: Hash32) -> SelectStatement {
 }
 
 fn newest(payments: Select<Entity>) -> Select<Entity> {
-    ORDER.into_iter().fold(payments, |payments, column| payments.order_by_desc(column))
+    ORDER.into_iter().fold(payments, QueryOrder::order_by_desc)
 }
 
 /// The key of the PSP's own payment in the list.

@@ -73,7 +73,7 @@ async fn openapi_document_describes_every_route_and_its_page_loads_nothing_else(
 
 /// Records in the document: their names and times, and the place of a record in the answer to its read.
 async fn described_records_have_ids_and_times(app: &TestApp) {
-    /// What a creation answers, before the record is read.
+    /// Answers of creations, which are not the whole record.
     const PARTS: [&str; 2] = ["InitiateAnswer", "Synced"];
 
     let document = app.open("/openapi.json").await.json;

@@ -85,10 +85,14 @@ async fn confirmation_writes_feed_deliveries_and_operation() {
     assert!(feed.iter().all(|event| event.created_at == REAL.as_millis()));
 
     let body: serde_json::Value = serde_json::from_str(&feed[0].payload).unwrap();
+    let at = START.plus_secs(90).to_string();
     let expected = json!({
+        "id": feed[0].id,
         "event": "payment.confirmed",
         "payment_id": payment.id().to_string(),
-        "timestamp": START.plus_secs(90).to_string(),
+        "timestamp": at,
+        "created_at": at,
+        "updated_at": at,
         "event_id": feed[0].id,
         "sequence": 1,
         "status": "confirmed",
