@@ -43,7 +43,7 @@ impl Client {
         command.args(arguments).current_dir(self.folder.path()).env("PYTHONPATH", ".");
         let output = command.output().unwrap();
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{program:?} {arguments:?}\n{printed}\n{}", complaint(&output));
+        assert!(output.status.success(), "{}: {printed}\n{}", program.display(), complaint(&output));
         printed
     }
 
