@@ -1,7 +1,7 @@
 //! The HTTP request that the current task answers, or the command that it runs.
 //!
-//! The listener sets it around every handler, the command line around a command. The audit log reads it, so that each entry names its source and no function
-//! in between has to pass it on. Tasks that a handler spawns have no request.
+//! The listener sets it around every handler, the command line around a command. The audit log reads it, so that each entry
+//! names its source and no function in between has to pass it on. Tasks that a handler spawns have no request.
 
 use std::net::IpAddr;
 

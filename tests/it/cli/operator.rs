@@ -32,7 +32,8 @@ async fn command_line_and_listener_are_equivalent() {
         assert!(line.contains(wanted), "{wanted} in {line}");
     }
 
-    let (status, made) = sandbox.operator(Method::POST, &format!("{path}/keys"), Some(json!({"name": "web"}))).await;
+    let key = json!({ "name": "web", "scopes": ["full"], "expires_days": "never" });
+    let (status, made) = sandbox.operator(Method::POST, &format!("{path}/keys"), Some(key)).await;
     assert_eq!(status, StatusCode::CREATED, "{made:#}");
     let text =
         sandbox.beside(&["key", "create", "--psp", &psp, "--name", "terminal", "--scope", "read", "--expires", "7"]);
