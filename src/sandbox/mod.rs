@@ -38,10 +38,6 @@ pub use payferry_sandbox::{
 
 /// Default block time in milliseconds.
 pub const BLOCK_TIME_MS_DEFAULT: u64 = 500;
-/// Maximum time that a start waits until every chain was read once.
-const CHAINS_READ_PATIENCE: Duration = Duration::from_secs(10);
-/// Interval of that check.
-const CHAINS_READ_LOOK: Duration = Duration::from_millis(10);
 /// Names of the sandbox's PSP and of its API key.
 const PSP_NAME: &str = "Sandbox PSP";
 const KEY_NAME: &str = "sandbox";
@@ -90,20 +86,6 @@ pub struct Sandbox {
     env: Arc<SandboxEnv>,
     ready: SandboxReady,
     folder: Folder,
-}
-
-/// Waits until every chain was read once, so that the first client can pay on any of them. The wait is limited, because
-/// a chain may still have injected faults.
-async fn chains_read(system: &System) {
-    let all_read = || Chain::ALL.into_iter().all(|chain| system.chains().view(chain).is_some());
-    let read = async {
-        while !all_read() {
-            tokio::time::sleep(CHAINS_READ_LOOK).await;
-        }
-    };
-    if tokio::time::timeout(CHAINS_READ_PATIENCE, read).await.is_err() {
-        tracing::warn!("a chain has not been read yet; payments on it are refused until it is");
-    }
 }
 
 impl Sandbox {
@@ -156,7 +138,10 @@ impl Sandbox {
             routes: payferry_sandbox::routes::routes(env.clone()),
         };
         let app = App::start(config, listeners, parts).await?;
-        chains_read(app.system()).await;
+        // So that the first client can pay on any chain. The wait is limited.
+        if let Err(error) = env.until_usable(app.system()).await {
+            tracing::warn!(%error, "payments on a chain are refused until it is read: {error}");
+        }
         Ok(Self { app, env, ready, folder })
     }
 

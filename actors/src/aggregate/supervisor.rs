@@ -62,6 +62,8 @@ pub(crate) struct Supervisor<A: Aggregate> {
 
 pub(crate) struct State<A: Aggregate> {
     deadlines: HashMap<Chain, BTreeSet<(Timestamp, A::Id)>>,
+    /// Deadlines that the chain has passed while the clock was moved, with the time of the chain.
+    passed: Vec<(A::Id, Chain, Timestamp)>,
     /// Time, by the wall clock, at which an aggregate resumes its pending effects; once per aggregate, however many
     /// reminders were requested.
     resumes: HashMap<A::Id, Timestamp>,
@@ -73,7 +75,7 @@ pub(crate) struct State<A: Aggregate> {
 impl<A: Aggregate> State<A> {
     fn new() -> Self {
         let (deadlines, resumes, scheduled) = (HashMap::new(), HashMap::new(), BTreeMap::new());
-        Self { deadlines, resumes, scheduled, budget: Budget::default() }
+        Self { deadlines, passed: Vec::new(), resumes, scheduled, budget: Budget::default() }
     }
 
     fn remind_at(&mut self, id: A::Id, at: Timestamp) {
@@ -275,10 +277,24 @@ impl<A: Aggregate> Supervisor<A> {
             ChainProgress::ReadTo(block_time) => {
                 while let Some(first) = waiting.first().copied().filter(|(at, _)| *at <= block_time) {
                     waiting.remove(&first);
-                    self.notify_live(first.1, progress);
+                    state.passed.push((first.1, chain, block_time));
                 }
+                self.pass_deadlines(state);
             }
-            ChainProgress::Stalled(_) => waiting.iter().for_each(|(_, id)| self.notify_live(*id, progress)),
+            ChainProgress::Stalled(_) => {
+                let passed = state.passed.iter().filter(|(_, of, _)| *of == chain).map(|(id, ..)| id);
+                waiting.iter().map(|(_, id)| id).chain(passed).for_each(|id| self.notify_live(*id, progress));
+            }
+        }
+    }
+
+    /// Notifies the aggregates whose deadline the chain has passed. While the clock is moved, the chains are ahead of it, and
+    /// no deadline passes before its own time.
+    fn pass_deadlines(&self, state: &mut State<A>) {
+        if !self.aggregates.clock.is_moving() {
+            for (id, _, block_time) in state.passed.drain(..) {
+                self.notify_live(id, ChainProgress::ReadTo(block_time));
+            }
         }
     }
 
@@ -299,6 +315,7 @@ impl<A: Aggregate> Supervisor<A> {
         for id in resumed {
             Box::pin(self.wake(myself, id, None, state)).await;
         }
+        self.pass_deadlines(state);
         while let Some(first) = state.scheduled.first_entry().filter(|first| first.key().0 <= now) {
             let ((_, id), command) = first.remove_entry();
             self.aggregates.send(id, Message::fact(command));

@@ -1,19 +1,31 @@
 //! Clock of the service, the only source of time. The sandbox can move it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Wall-clock time plus an offset that only the sandbox sets. Clones share the offset.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
     offset_ms: Arc<AtomicI64>,
+    /// Number of moves that have begun and not ended.
+    moves: Arc<AtomicUsize>,
+}
+
+/// A move of the clock that has begun. It ends on drop.
+#[derive(Debug)]
+pub struct ClockMove(Arc<AtomicUsize>);
+
+impl Drop for ClockMove {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl Clock {
     /// A clock ahead of the wall clock by `offset_ms`.
     pub fn with_offset_ms(offset_ms: i64) -> Self {
-        Self { offset_ms: Arc::new(AtomicI64::new(offset_ms)) }
+        Self { offset_ms: Arc::new(AtomicI64::new(offset_ms)), ..Self::default() }
     }
 
     /// Current time including the offset, in whole milliseconds. Deadlines of payments use it.
@@ -32,6 +44,17 @@ impl Clock {
     /// Offset of this clock from the wall clock, in milliseconds.
     pub fn offset_ms(&self) -> i64 {
         self.offset_ms.load(Ordering::Acquire)
+    }
+
+    /// Begins a move. Until it ends, the time of the chains may be ahead of this clock, so no deadline passes.
+    pub fn begin_move(&self) -> ClockMove {
+        self.moves.fetch_add(1, Ordering::AcqRel);
+        ClockMove(self.moves.clone())
+    }
+
+    /// True between the begin and the end of a move.
+    pub fn is_moving(&self) -> bool {
+        self.moves.load(Ordering::Acquire) > 0
     }
 
     /// Moves the clock forward and returns the new offset.

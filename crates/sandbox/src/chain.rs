@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use alloy::primitives::{Address, B256, Bytes, U64, U256, keccak256};
+use alloy::consensus::TxEip1559;
+use alloy::primitives::{Address, B256, Bytes, TxKind, U64, U256, keccak256};
 use alloy::sol_types::SolCall;
 use anyhow::{Context, anyhow, bail, ensure};
 use payferry_contracts::{
     CREATE2_DEPLOYER, PAYFERRY_DEPLOY_GAS_MAX, Token as TokenContract, create2_deploy_input, payferry_address,
     payferry_init_code, test_usdc_init_code, test_usdt_init_code,
 };
-use payferry_devchain::{ChainConfig, DevWallet, Devchain, GenesisAccount, Mining};
+use payferry_devchain::{ChainConfig, DevWallet, Devchain, DevchainOpenError, GenesisAccount, Mining};
 use payferry_domain::{Amount, Chain, Hash32, Token};
 use payferry_evm::ChainSpec;
 use payferry_evm::wallet::{alloy_address, domain_address};
@@ -24,6 +25,8 @@ use tokio::sync::Mutex;
 
 /// Blocks with the contracts and the payers' funds; reorgs never go below them.
 pub const FOUNDATION_BLOCKS: u64 = 8;
+/// Accounts on each chain for clients that sign transactions themselves.
+const TEST_ACCOUNTS: usize = 4;
 /// Payers on each chain. Each has its own nonces, so that many payments can be pending at once.
 const PAYERS: usize = 16;
 /// Initial balance for gas of every account, in whole coins.
@@ -32,13 +35,25 @@ const GAS_COINS: u64 = 1_000_000_000;
 const PAYER_FUNDS: Amount = Amount::from_tokens(9_000_000_000_000);
 /// Maximum amount of one payer transfer.
 pub const TRANSFER_MAX: Amount = Amount::from_tokens(1_000_000_000);
+/// Gas limit of a transfer of coins to an account or a contract wallet.
+const COIN_TRANSFER_GAS: u64 = 60_000;
 /// Gas limit of a token transfer.
 const TRANSFER_GAS: u64 = 120_000;
-/// Gas limit of minting to all payers.
+/// Gas limit of minting to all accounts.
 const MINT_GAS: u64 = 5_000_000;
 /// Maximum fee per gas of the sandbox's own transactions, in wei.
 const MAX_FEE_WEI: u128 = 100_000_000_000;
 const PRIORITY_FEE_WEI: u128 = 1_000_000;
+
+/// EIP-155 id of a chain of the sandbox. No public chain has it, so a transaction that is signed here is valid nowhere
+/// else.
+const fn chain_id(chain: Chain) -> u64 {
+    match chain {
+        Chain::Base => 7_700_008_453,
+        Chain::Polygon => 7_700_000_137,
+        Chain::Arbitrum => 7_700_042_161,
+    }
+}
 
 /// The accounts of one chain.
 #[derive(Debug)]
@@ -51,6 +66,10 @@ pub struct Accounts {
     pub payers: Vec<DevWallet>,
     /// A payer on the sandbox's sanctions list.
     pub sanctioned: DevWallet,
+    /// A payer whose money the sandbox's screening leaves to the operator.
+    pub review: DevWallet,
+    /// Accounts for clients, whose funds are clean. The sandbox itself does not use them.
+    pub test: Vec<DevWallet>,
 }
 
 impl Accounts {
@@ -62,6 +81,8 @@ impl Accounts {
             operator: wallet("operator"),
             payers: (0..PAYERS).map(|n| wallet(&format!("payer {n}"))).collect(),
             sanctioned: wallet("sanctioned payer"),
+            review: wallet("review payer"),
+            test: (0..TEST_ACCOUNTS).map(|n| wallet(&format!("test account {n}"))).collect(),
         }
     }
 
@@ -75,9 +96,14 @@ impl Accounts {
         DevWallet::from_seed("payferry sandbox treasury").address()
     }
 
-    /// Clean and sanctioned payers.
-    pub fn all_payers(&self) -> impl Iterator<Item = &DevWallet> {
-        self.payers.iter().chain([&self.sanctioned])
+    /// Payers, whatever screening says about them. Their positions are those of [`SandboxChain::turns`].
+    fn all_payers(&self) -> impl Iterator<Item = &DevWallet> {
+        self.payers.iter().chain([&self.sanctioned, &self.review])
+    }
+
+    /// All accounts that hold tokens from the start.
+    fn funded(&self) -> impl Iterator<Item = &DevWallet> {
+        self.all_payers().chain(&self.test)
     }
 
     /// All accounts with a gas balance, for the genesis block.
@@ -85,7 +111,7 @@ impl Accounts {
         let balance = U256::from(GAS_COINS) * U256::from(10).pow(U256::from(18));
         [&self.deployer, &self.operator]
             .into_iter()
-            .chain(self.all_payers())
+            .chain(self.funded())
             .map(|wallet| GenesisAccount { address: wallet.address(), balance, ..GenesisAccount::default() })
             .collect()
     }
@@ -98,6 +124,8 @@ payferry_domain::named! {
         Clean = "clean",
         /// An address on the sandbox's sanctions list.
         Sanctioned = "sanctioned",
+        /// An address that screening leaves to the operator.
+        Review = "review",
     }
 }
 
@@ -133,7 +161,8 @@ impl Deployed {
         let contract = payferry_address(&payferry, B256::ZERO);
         let taken = tokens.each_ref().map(|(token, address, ..)| (*token, domain_address(*address)));
         let (ours, treasury) = (domain_address(contract), domain_address(Accounts::treasury()));
-        let spec = ChainSpec::new(chain, ours, treasury, taken.to_vec()).sandbox();
+        let mut spec = ChainSpec::new(chain, ours, treasury, taken.to_vec()).sandbox();
+        spec.chain_id = chain_id(chain);
         Self { contract, payferry, tokens, spec }
     }
 }
@@ -152,13 +181,20 @@ impl SandboxChain {
         accounts: Arc<Accounts>,
     ) -> anyhow::Result<Self> {
         let config = ChainConfig {
-            chain_id: chain.default_id(),
+            chain_id: chain_id(chain),
             path: file,
             mining: Mining::Interval(block_time),
             genesis: accounts.genesis(),
             ..ChainConfig::default()
         };
-        let devchain = Devchain::open(config).await?;
+        let devchain = Devchain::open(config).await.map_err(|error| match error {
+            DevchainOpenError::OtherChain(file) => anyhow!(
+                "{} has other chain ids or accounts than this version (earlier ones used the chain ids of mainnet): start \
+                 with a new data folder (--data-dir)",
+                file.display()
+            ),
+            error => error.into(),
+        })?;
         devchain.pause_mining();
         let Deployed { contract, payferry, tokens, spec } = Deployed::on(chain, &accounts);
         let turns = accounts.all_payers().map(|_| Mutex::default()).collect();
@@ -166,7 +202,7 @@ impl SandboxChain {
         this.deploy(contract, B256::ZERO, &payferry).await.context("the settlement contract could not be deployed")?;
         for (token, address, salt, code) in tokens {
             this.deploy(address, salt, &code).await.with_context(|| format!("{token} could not be deployed"))?;
-            this.fund_payers(address).await.with_context(|| format!("the payers could not be funded with {token}"))?;
+            this.fund(address).await.with_context(|| format!("the accounts could not be funded with {token}"))?;
         }
         let missing = FOUNDATION_BLOCKS.saturating_sub(this.devchain.head().number);
         if missing > 0 {
@@ -196,25 +232,60 @@ impl SandboxChain {
     ) -> anyhow::Result<Hash32> {
         ensure!(amount <= TRANSFER_MAX, "a transfer moves at most {TRANSFER_MAX}");
         let contract = self.spec.token_address(token).ok_or_else(|| anyhow!("there is no {token} on this chain"))?;
-        let (turn, wallet) = match payer {
-            Payer::Clean => {
-                let index = self.next_payer.fetch_add(1, Ordering::Relaxed) % self.accounts.payers.len();
-                (&self.turns[index], &self.accounts.payers[index])
-            }
-            Payer::Sanctioned => (&self.turns[self.accounts.payers.len()], &self.accounts.sanctioned),
-        };
+        let (turn, wallet) = self.turn(payer);
         let call = TokenContract::transferCall { to: alloy_address(to), value: units(amount) };
         let _turn = turn.lock().await;
         let hash = self.send(wallet, alloy_address(contract), call.abi_encode().into(), TRANSFER_GAS).await?;
         Ok(Hash32(hash.0))
     }
 
+    /// Sends coins, which pay for gas, from a payer to `to`.
+    pub async fn transfer_coins(&self, to: payferry_domain::Address, coins: u64) -> anyhow::Result<Hash32> {
+        let (turn, wallet) = self.turn(Payer::Clean);
+        let _turn = turn.lock().await;
+        let value = U256::from(coins) * U256::from(10).pow(U256::from(18));
+        let hash = self.send_with(wallet, alloy_address(to), value, Bytes::new(), COIN_TRANSFER_GAS).await?;
+        Ok(Hash32(hash.0))
+    }
+
+    /// The next payer of this kind, and its lock.
+    fn turn(&self, payer: Payer) -> (&Mutex<()>, &DevWallet) {
+        let Accounts { payers, sanctioned, review, .. } = &*self.accounts;
+        match payer {
+            Payer::Clean => {
+                let index = self.next_payer.fetch_add(1, Ordering::Relaxed) % payers.len();
+                (&self.turns[index], &payers[index])
+            }
+            Payer::Sanctioned => (&self.turns[payers.len()], sanctioned),
+            Payer::Review => (&self.turns[payers.len() + 1], review),
+        }
+    }
+
     async fn send(&self, wallet: &DevWallet, to: Address, input: Bytes, gas: u64) -> anyhow::Result<B256> {
+        self.send_with(wallet, to, U256::ZERO, input, gas).await
+    }
+
+    async fn send_with(
+        &self,
+        wallet: &DevWallet,
+        to: Address,
+        value: U256,
+        input: Bytes,
+        gas_limit: u64,
+    ) -> anyhow::Result<B256> {
         // Read for each transaction: a reorg that drops transactions makes their nonces available again.
         let nonce = self.devchain.call("eth_getTransactionCount", json!([wallet.address(), "pending"])).await?;
-        let nonce = serde_json::from_value::<U64>(nonce)?.to();
-        let id = self.devchain.chain_id();
-        let (raw, _) = wallet.sign_call(id, nonce, to, input, gas, MAX_FEE_WEI, PRIORITY_FEE_WEI);
+        let (raw, _) = wallet.sign(TxEip1559 {
+            chain_id: self.devchain.chain_id(),
+            nonce: serde_json::from_value::<U64>(nonce)?.to(),
+            gas_limit,
+            max_fee_per_gas: MAX_FEE_WEI,
+            max_priority_fee_per_gas: PRIORITY_FEE_WEI,
+            to: TxKind::Call(to),
+            value,
+            input,
+            ..TxEip1559::default()
+        });
         Ok(self.devchain.send_raw(raw).await?)
     }
 
@@ -234,10 +305,11 @@ impl SandboxChain {
         Ok(code.as_str().is_some_and(|code| code.len() > 2))
     }
 
-    async fn fund_payers(&self, token: Address) -> anyhow::Result<()> {
-        let to: Vec<Address> = self.accounts.all_payers().map(DevWallet::address).collect();
-        // One transaction funds all payers, so checking the last one is enough.
-        let Some(last) = to.last() else { bail!("there are no payers") };
+    /// Gives the accounts their tokens.
+    async fn fund(&self, token: Address) -> anyhow::Result<()> {
+        let to: Vec<Address> = self.accounts.funded().map(DevWallet::address).collect();
+        // One transaction funds all accounts, so checking the last one is enough.
+        let Some(last) = to.last() else { bail!("there are no accounts") };
         if !self.balance(token, *last).await?.is_zero() {
             return Ok(());
         }
@@ -297,6 +369,44 @@ mod tests {
         assert_eq!(again.devchain().head().number, founded.number + 1, "the reopened chain deploys nothing");
         let client = payferry_evm::ChainClient::new(again.devchain().transport());
         again.spec().check(&client).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn chains_with_the_ids_of_mainnet_are_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let (file, accounts) = (temp.path().join("base.chain"), Accounts::known());
+        let earlier = ChainConfig {
+            chain_id: Chain::Base.default_id(),
+            path: Some(file.clone()),
+            genesis: accounts.genesis(),
+            ..ChainConfig::default()
+        };
+        Devchain::open(earlier).await.unwrap().close().await;
+        let refused = SandboxChain::open(Chain::Base, Some(file), Duration::from_hours(24), Arc::new(accounts)).await;
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("start with a new data folder"), "{refused}");
+        for chain in Chain::ALL {
+            assert_eq!(known_spec(chain).chain_id, chain_id(chain));
+            assert_ne!(chain_id(chain), chain.default_id());
+        }
+    }
+
+    #[tokio::test]
+    async fn coins_and_tokens_arrive() {
+        let temp = tempfile::tempdir().unwrap();
+        let chain = open(&temp.path().join("base.chain")).await;
+        let to = payferry_domain::Address([9; 20]);
+        chain.transfer_coins(to, 2).await.unwrap();
+        for payer in [Payer::Clean, Payer::Sanctioned, Payer::Review] {
+            chain.transfer(payer, Token::Usdc, to, Amount::from_tokens(1)).await.unwrap();
+        }
+        chain.devchain().mine(1).await.unwrap();
+        let coins = chain.devchain().call("eth_getBalance", json!([alloy_address(to), "latest"])).await.unwrap();
+        assert_eq!(coins, "0x1bc16d674ec80000");
+        let usdc = alloy_address(chain.spec().token_address(Token::Usdc).unwrap());
+        assert_eq!(chain.balance(usdc, alloy_address(to)).await.unwrap(), U256::from(3_000_000));
+        let test = chain.accounts.test[0].address();
+        assert_eq!(chain.balance(usdc, test).await.unwrap(), units(PAYER_FUNDS));
     }
 
     #[tokio::test]

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use futures::future::{join_all, try_join_all};
-use payferry_actors::ChainSetup;
+use payferry_actors::{ChainSetup, System};
 use payferry_actors::chain::{NoCheckpoint, wake_on_change};
 use payferry_actors::compliance::ListScreener;
+use payferry_devchain::Faults;
 use payferry_domain::Chain;
 use payferry_evm::ChainClient;
 use payferry_evm::wallet::{OperatorSigner, domain_address};
@@ -28,6 +29,9 @@ const SANCTIONS_LIST: (&str, &str) = ("sandbox", "1");
 const SPACING_SECS: u64 = 15;
 /// Longest advance in one step.
 pub const ADVANCE_SECS_MAX: u64 = 31 * 24 * 3600;
+/// Maximum time until the service has read the chains, and the polling interval.
+pub const USABLE_PATIENCE: Duration = Duration::from_secs(20);
+const USABLE_POLL: Duration = Duration::from_millis(10);
 
 /// The simulated environment.
 #[derive(Debug)]
@@ -86,16 +90,43 @@ impl SandboxEnv {
     /// Advances the service and the chains by `secs`, at most [`ADVANCE_SECS_MAX`]. Returns the new offset in seconds.
     ///
     /// The order is: store the offset, advance the chains, advance the service. The service therefore never sees a
-    /// chain that appears stalled.
+    /// chain that appears stalled. No deadline passes in between.
     pub async fn advance(&self, secs: u64) -> anyhow::Result<u64> {
         let file = self.clock_file.lock().await;
         let secs = secs.min(ADVANCE_SECS_MAX);
         let before = u64::try_from(self.clock.offset_ms() / 1_000).unwrap_or(0);
         let offset_secs = before.saturating_add(secs);
         write_json(&file, &Stored { offset_secs })?;
+        let _moving = self.clock.begin_move();
         bring_up_to(offset_secs, self.chains.values()).await?;
         self.clock.advance_secs(i64::try_from(secs)?);
         Ok(offset_secs)
+    }
+
+    /// True if the service has read the chain up to its current head, and takes payments on it.
+    pub fn is_usable(&self, chain: Chain, system: &System) -> bool {
+        is_read(self.chain(chain), self.chain(chain).devchain().head().number, system)
+    }
+
+    /// Waits until the service has read every chain up to its head at the time of this call. Chains with injected faults are
+    /// left out, because they may never be read. Fails with the names of the others that were not read in time.
+    pub async fn until_usable(&self, system: &System) -> anyhow::Result<()> {
+        let without_faults = self.chains().filter(|(_, chain)| chain.devchain().faults() == Faults::default());
+        let mut waiting: Vec<_> =
+            without_faults.map(|(name, chain)| (name, chain, chain.devchain().head().number)).collect();
+        let usable = async {
+            loop {
+                waiting.retain(|(_, chain, number)| !is_read(chain, *number, system));
+                if waiting.is_empty() {
+                    return;
+                }
+                tokio::time::sleep(USABLE_POLL).await;
+            }
+        };
+        let is_in_time = tokio::time::timeout(USABLE_PATIENCE, usable).await.is_ok();
+        let names: Vec<_> = waiting.iter().map(|(name, ..)| name.as_str()).collect();
+        ensure!(is_in_time, "the service has not read {} up to the head yet", names.join(" and "));
+        Ok(())
     }
 
     /// Chain setups for the service, over the chains' JSON-RPC including its injected faults.
@@ -113,17 +144,32 @@ impl SandboxEnv {
         self.chains.values().map(setup).collect()
     }
 
-    /// The sandbox's KYT provider: blocks the sanctioned payer and allows all others.
+    /// The sandbox's KYT provider: blocks the sanctioned payer, leaves the one for reviews to the operator, and allows all
+    /// others.
     pub fn screener(&self) -> ListScreener {
         let (name, version) = SANCTIONS_LIST;
-        let listed = domain_address(self.accounts.sanctioned.address());
-        ListScreener::new(name, version, [listed], self.clock.clone())
+        let [listed, doubtful] =
+            [&self.accounts.sanctioned, &self.accounts.review].map(|wallet| domain_address(wallet.address()));
+        ListScreener::new(name, version, [listed], self.clock.clone()).with_doubtful([doubtful])
+    }
+
+    /// The accounts of the chains.
+    pub fn accounts(&self) -> &Accounts {
+        &self.accounts
     }
 
     /// Completes pending work of the chains and closes their files.
     pub async fn close(&self) {
         join_all(self.chains.values().map(|chain| chain.devchain().close())).await;
     }
+}
+
+/// True if the service has read the chain up to this block, or up to its head if a reorg or a revert made it shorter.
+fn is_read(chain: &SandboxChain, number: u64, system: &System) -> bool {
+    let number = number.min(chain.devchain().head().number);
+    system.chains().view(chain.spec().chain).is_some_and(|view| {
+        view.read_number >= number && view.degraded_reason.is_none() && !view.is_stale(system.clock().now())
+    })
 }
 
 /// The file of the clock's offset.

@@ -4,6 +4,7 @@ mod admin;
 mod audit;
 mod bench;
 mod config;
+mod controls;
 pub(crate) mod customers;
 mod demo;
 mod env;

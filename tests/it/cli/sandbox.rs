@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use super::controls::NOBODY;
 use super::{Home, Running, complaint, payferry, run};
 
 use crate::call::{assert_has, until};
@@ -25,11 +26,13 @@ async fn ready_line_has_working_urls_and_keys() {
     let facts = sandbox.ok(Method::GET, "/sandbox", None).await;
     assert_eq!(facts["psp_id"], sandbox.ready["psp_id"]);
     let http = reqwest::Client::new();
-    for (chain, id) in [("base", "0x2105"), ("polygon", "0x89"), ("arbitrum", "0xa4b1")] {
+    for (chain, id) in [("base", 7_700_008_453_u64), ("polygon", 7_700_000_137), ("arbitrum", 7_700_042_161)] {
         let call = json!({"jsonrpc": "2.0", "id": 1, "method": "eth_chainId", "params": []});
         let url = sandbox.ready["rpc"][chain].as_str().unwrap();
         let answer: Value = http.post(url).json(&call).send().await.unwrap().json().await.unwrap();
-        assert_eq!(answer["result"], id, "{answer}");
+        assert_eq!(answer["result"], format!("{id:#x}"), "{answer}");
+        assert_eq!(facts["chains"][chain]["chain_id"], id);
+        assert_eq!(facts["chains"][chain]["rpc_url"], url);
     }
     let operator = sandbox.text("operator_url");
     assert_eq!(http.get(format!("{operator}/healthz")).send().await.unwrap().status(), StatusCode::OK);
@@ -149,6 +152,9 @@ async fn invalid_controls_are_refused_and_block_answers_contain_their_duration()
         ("/sandbox/clock/advance", json!({"seconds": -1}), "seconds"),
         ("/sandbox/clock/advance", json!({"seconds": 1e12}), "seconds"),
         ("/sandbox/clock/advance", json!({}), "seconds"),
+        ("/sandbox/faucet", json!({"address": NOBODY}), "chain"),
+        ("/sandbox/faucet", json!({"chain": "base", "address": "0x1"}), "address"),
+        ("/sandbox/faucet", json!({"chain": "base", "address": NOBODY, "amount": "1e9"}), "amount"),
         ("/sandbox/chains/base/reorg", json!({"depth": 1_000_000_000}), "depth"),
         ("/sandbox/chains/base/reorg", json!({"depth": 1, "dropped": "burn"}), "dropped"),
         ("/sandbox/chains/base/mine", json!({"blocks": 0}), "blocks"),

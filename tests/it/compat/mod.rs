@@ -3,25 +3,45 @@
 //! `tests/compat/7996220.tar.gz` contains a sandbox's data folder and two services (SQLite and PostgreSQL) on that sandbox's chains,
 //! with payments in every state, outbound transfers and sealed values. `tests/compat/make.py` made it with the binary of commit
 //! 7996220. It must not be made again with a later one.
+//!
+//! The chains of that sandbox have the ids of mainnet, so today's sandbox refuses its folder. The test itself runs them.
 
 mod archive;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
+use alloy::primitives::{Address, U256};
+use alloy::sol_types::SolCall;
+use payferry_contracts::Token as TokenContract;
+use payferry_devchain::{ChainConfig, DevWallet, Devchain, GenesisAccount, Mining};
+use payferry_domain::Amount;
+use payferry_harness::node::Node;
+use payferry_harness::payers::send_as;
 use payferry_harness::process::{Served, Starting};
 use payferry_harness::psp::Psp;
 use payferry_harness::receiver::Receiver;
 use payferry_harness::{eventually, expect};
+use payferry_testkit::stub::serve_until_dropped;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::prelude::*;
-use crate::process::payferry;
+use crate::process::{complaint, payferry};
 use archive::Archive;
 
 /// Fields that depend on the time since the archive was made, which is an outage of the chains: it moves deadlines.
 const VARYING: [&str; 2] = ["confirmations", "updated_at"];
 /// Payments and a payout that wait for this start, and the status that each has in the end.
 const WAITING: [(&str, &str); 3] = [("pending", "settled"), ("pending_polygon", "settled"), ("confirmed", "settled")];
+
+/// Block time of the chains.
+const BLOCK_TIME: Duration = Duration::from_millis(100);
+/// Payers of the archive's sandbox.
+const PAYERS: usize = 16;
+/// Gas limit of a token transfer.
+const TRANSFER_GAS: u64 = 120_000;
 
 /// A running service, and what the earlier build recorded of it.
 struct Service {
@@ -131,45 +151,76 @@ fn start(arguments: &[&str], log: &Path) -> Served {
     Starting::spawn(command, log, &[]).ready()
 }
 
-/// The sandbox of the archive.
-fn sandbox(archive: &Archive) -> Service {
-    let folder = archive.path("sandbox");
-    let ports = ["--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"];
-    let arguments = ["sandbox", "--json", "--block-time-ms", "100", "--data-dir", folder.to_str().unwrap()];
-    Service::of(start(&[&arguments[..], &ports].concat(), &folder), &archive.recorded["sandbox"])
+/// The chains of the archive's sandbox.
+struct Chains {
+    nodes: BTreeMap<String, Node>,
+    /// URL that stands for the sandbox's in the configurations.
+    url: String,
+    _serving: AbortOnDropHandle<()>,
 }
 
-/// A service of the archive continues on the chains of the archive's sandbox. A refund of a large payment in the sandbox pays.
+impl Chains {
+    async fn of(archive: &Archive) -> Self {
+        let accounts = ["deployer", "operator"].map(str::to_owned).into_iter();
+        let accounts = accounts.chain((0..PAYERS).map(|n| format!("payer {n}"))).chain(["sanctioned payer".to_owned()]);
+        let balance = U256::from(1_000_000_000) * U256::from(10).pow(U256::from(18));
+        let rich = |name: String| GenesisAccount { address: account(&name).address(), balance, ..GenesisAccount::default() };
+        let genesis: Vec<_> = accounts.map(rich).collect();
+        let (mut nodes, mut router) = (BTreeMap::new(), axum::Router::new());
+        for chain in Chain::ALL {
+            let config = ChainConfig {
+                chain_id: chain.default_id(),
+                path: Some(archive.path("sandbox").join(format!("{chain}.chain"))),
+                mining: Mining::Interval(BLOCK_TIME),
+                genesis: genesis.clone(),
+                ..ChainConfig::default()
+            };
+            let opened = Devchain::open(config).await.unwrap();
+            router = router.nest_service(&format!("/sandbox/rpc/{chain}"), opened.router());
+            nodes.insert(chain.to_string(), Node::serving(opened).await);
+        }
+        let (url, serving) = serve_until_dropped(router).await;
+        Self { nodes, url, _serving: serving }
+    }
+
+    /// Pays a payment in full.
+    async fn pay(&self, config: &Path, payment: &Value) {
+        let settings: toml::Table = std::fs::read_to_string(config).unwrap().parse().unwrap();
+        let (chain, token) = (text(payment, "chain"), text(payment, "currency").to_lowercase());
+        let token: Address = settings["chains"][chain][&token].as_str().unwrap().parse().unwrap();
+        let amount: Amount = text(payment, "amount").parse().unwrap();
+        let to = text(payment, "intermediary_wallet").parse().unwrap();
+        let call = TokenContract::transferCall { to, value: U256::from(amount.units()) };
+        send_as(&self.nodes[chain], &account("payer 0"), token, call.abi_encode().into(), TRANSFER_GAS).await;
+    }
+}
+
+/// An account of that sandbox.
+fn account(name: &str) -> DevWallet {
+    DevWallet::from_seed(&format!("payferry sandbox {name}"))
+}
+
+/// A service of the archive continues on the chains of the archive's sandbox.
 async fn service_continues(archive: &Archive, name: &str, database_url: &str) {
-    let sandbox = sandbox(archive);
+    let chains = Chains::of(archive).await;
     let recorded = &archive.recorded[name];
-    let config = archive.configure(name, sandbox.served.api_url(), database_url);
+    let config = archive.configure(name, &chains.url, database_url);
     let served = start(&["serve", "--json", "--config", config.to_str().unwrap()], &archive.path(name));
     let service = Service::of(served, recorded);
     service.assert_as_recorded().await;
-    sandbox.lift("sending").await;
-    let pay = async |payment: &Value| {
-        let purse = format!("{} {}", text(payment, "chain"), text(payment, "currency"));
-        let refund = json!({"amount": payment["amount"], "address": payment["intermediary_wallet"]});
-        let path = format!("/payments/{}/refunds", text(&sandbox.recorded["purses"], &purse));
-        sandbox.psp.ok(Method::POST, &path, refund).await;
-    };
-    service.assert_continues(pay).await;
+    service.assert_continues(async |payment: &Value| chains.pay(&config, payment).await).await;
     service.served.stop();
-    sandbox.served.stop();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_sandbox_folder_opens_and_continues() {
+#[test]
+fn a_sandbox_folder_with_the_ids_of_mainnet_is_refused() {
     let archive = Archive::open();
-    let service = sandbox(&archive);
-    service.assert_as_recorded().await;
-    let pay = async |payment: &Value| {
-        let path = format!("/sandbox/payments/{}/pay", text(payment, "payment_id"));
-        service.psp.ok(Method::POST, &path, Value::Null).await;
-    };
-    service.assert_continues(pay).await;
-    service.served.stop();
+    let folder = archive.path("sandbox");
+    let arguments = ["sandbox", "--listen", "127.0.0.1:0", "--data-dir", folder.to_str().unwrap()];
+    let refused = payferry().args(arguments).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    let complaint = complaint(&refused);
+    assert!(complaint.contains("start with a new data folder (--data-dir)"), "{complaint}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

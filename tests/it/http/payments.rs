@@ -22,7 +22,7 @@ async fn payment_is_created_read_and_paid() {
     let wallet = made.wallet();
     assert_eq!(checksummed(wallet.parse::<Address>().unwrap()), wallet, "EIP-55");
     let token = made["token_address"].as_str().unwrap();
-    let uri = format!("ethereum:{token}@137/transfer?address={wallet}&uint256=25500000");
+    let uri = format!("ethereum:{token}@7700000137/transfer?address={wallet}&uint256=25500000");
     assert_eq!(made["payment_uri"], uri);
 
     let id = made.id();

@@ -29,6 +29,24 @@ async fn payment_expires_by_the_time_of_the_chain() {
     assert!(late.labels.contains(Label::Late));
 }
 
+/// The sandbox moves the chains before the clock. Meanwhile, the time of the chain is ahead.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_deadline_passes_before_its_own_time_while_the_clock_is_moved() {
+    let env = Env::new().await;
+    let (waiting, clock, chain) = (env.initiate("10").await, env.system().clock(), env.chain());
+    let moving = clock.begin_move();
+    chain.devchain.advance_time(1_300, 10).await.unwrap();
+    env.until_read(chain).await;
+    // More blocks, and more than one turn of the supervisor's wheel.
+    chain.blocks(12).await;
+    assert_eq!(env.load(waiting.id()).await.status, Status::Pending);
+    clock.advance_secs(1_300);
+    drop(moving);
+    let failed = env.until_status(waiting.id(), Status::Failed).await;
+    assert!(failed.updated_at >= failed.expires_at && failed.outages.is_empty());
+    assert_eq!(failed.expires_at, waiting.expires_at);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn outage_during_a_shard_restart_extends_every_deadline() {
     let env = Env::new().await;

@@ -1,22 +1,33 @@
-//! `GET /sandbox`: addresses on the chains, for clients that inspect the chains themselves. `POST
-//! /sandbox/clock/advance`.
+//! `GET /sandbox`: addresses on the chains and accounts with their keys, for clients that use the chains themselves. `POST
+//! /sandbox/clock/advance`. `POST /sandbox/faucet`.
 
 use std::sync::Arc;
 
 use axum::Extension;
-use payferry_domain::Timestamp;
-use payferry_evm::wallet::Vaults;
+use axum::extract::State;
+use payferry_devchain::DevWallet;
+use payferry_domain::payment::Decision;
+use payferry_domain::{Address, Amount, Chain, Timestamp, Token};
+use payferry_evm::wallet::{Vaults, domain_address};
 use payferry_httpkit::{Answer, ApiError, Caller, Payments, Read, read};
 use serde_json::{Map, Value, json};
 
-use super::{Body, away, block, fields};
+use super::payments::amount;
+use super::{Body, SandboxHost, away, block, fields};
 use crate::env::{ADVANCE_SECS_MAX, SandboxEnv};
 
-/// Returns contracts, tokens and addresses of each chain.
-pub(super) async fn facts(
+/// Default amount of each token from the faucet.
+const FAUCET_TOKENS: Amount = Amount::from_tokens(10_000);
+/// Coins of the chain from the faucet, for gas.
+const FAUCET_COINS: u64 = 1;
+
+/// Returns contracts, tokens and addresses of each chain, and accounts with their keys.
+pub(super) async fn facts<H: SandboxHost>(
+    State(app): State<H>,
     Extension(env): Extension<Arc<SandboxEnv>>,
     caller: Caller<Read>,
 ) -> Result<Answer, ApiError> {
+    let base = app.public_url().as_str().trim_end_matches('/');
     let mut chains = Map::new();
     for (name, chain) in env.chains() {
         let spec = chain.spec();
@@ -24,26 +35,45 @@ pub(super) async fn facts(
             spec.tokens.iter().map(|(token, address)| (token.to_string(), json!(address))).collect();
         let facts = json!({
             "chain_id": spec.chain_id,
+            "rpc_url": format!("{base}/sandbox/rpc/{name}"),
             "payferry": spec.contract,
             "treasury": spec.treasury,
             "psp_vault": Vaults::new(spec.contract).of_psp(caller.psp_id),
             "tokens": tokens,
             "head": block(&chain.devchain().head()),
+            "usable": env.is_usable(name, app.system()),
         });
         chains.insert(name.to_string(), facts);
     }
     let offset_secs = env.clock().offset_ms() / 1_000;
+    let accounts = env.accounts();
+    let clean = accounts.test.iter().map(|wallet| account(wallet, Decision::Allow));
+    let others = [account(&accounts.sanctioned, Decision::Block), account(&accounts.review, Decision::Review)];
     Answer::ok(&json!({
         "message": "Sandbox",
         "psp_id": caller.psp_id,
         "clock": {"now": env.clock().now::<Timestamp>().to_string(), "offset_seconds": offset_secs},
         "chains": chains,
+        "sanctioned_address": domain_address(accounts.sanctioned.address()),
+        "review_address": domain_address(accounts.review.address()),
+        "accounts": clean.chain(others).collect::<Vec<_>>(),
         "keeps_ledger": true,
     }))
 }
 
-/// Advances the service and the chains. Webhook timestamps keep real time.
-pub(super) async fn advance(
+/// An account with its key. The keys are the same in every sandbox, and the accounts hold nothing anywhere else.
+fn account(wallet: &DevWallet, screening: Decision) -> Value {
+    json!({
+        "address": domain_address(wallet.address()),
+        "private_key": wallet.signer().to_bytes(),
+        "screening": screening,
+    })
+}
+
+/// Advances the service and the chains. Answers when the service has read the chains up to the new time. Webhook timestamps
+/// keep real time.
+pub(super) async fn advance<H: SandboxHost>(
+    State(app): State<H>,
     Extension(env): Extension<Arc<SandboxEnv>>,
     _: Caller<Payments>,
     Body(body): Body,
@@ -55,7 +85,36 @@ pub(super) async fn advance(
     let moved = tokio::spawn(async move { moving.advance(secs).await }).await;
     moved.map_err(away)?.map_err(away)?;
     let clock = env.clock();
+    env.until_usable(app.system()).await.map_err(|error| {
+        let offset_secs = clock.offset_ms() / 1_000;
+        away(format!("The clock has been advanced, its offset is {offset_secs} s; but {error}."))
+    })?;
     let offset_secs = clock.offset_ms() / 1_000;
     let now = clock.now::<Timestamp>().to_string();
     Answer::ok(&json!({"message": "Clock advanced", "now": now, "offset_seconds": offset_secs}))
+}
+
+/// Sends coins and tokens to an account of the client.
+pub(super) async fn faucet(
+    Extension(env): Extension<Arc<SandboxEnv>>,
+    _: Caller<Payments>,
+    Body(body): Body,
+) -> Result<Answer, ApiError> {
+    let (chain, to, amount) = fields(&body, |fields| {
+        let chain = fields.required("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum"));
+        let to = fields.required("address", read::address);
+        let amount = fields.optional("amount", amount).unwrap_or(FAUCET_TOKENS);
+        Some((chain?, to?, amount))
+    })?;
+    let running = env.chain(chain);
+    let mut sent = vec![json!({
+        "currency": "native",
+        "amount": FAUCET_COINS.to_string(),
+        "tx_hash": running.transfer_coins(to, FAUCET_COINS).await.map_err(away)?,
+    })];
+    for token in running.spec().tokens.iter().map(|(token, _)| *token) {
+        let tx_hash = running.transfer(crate::Payer::Clean, token, to, amount).await.map_err(away)?;
+        sent.push(json!({"currency": token, "amount": amount.to_string(), "tx_hash": tx_hash}));
+    }
+    Answer::ok(&json!({"message": "Sent", "chain": chain, "address": to, "sent": sent}))
 }

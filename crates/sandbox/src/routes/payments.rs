@@ -47,7 +47,7 @@ pub(super) async fn pay<H: SandboxHost>(
             fields.optional("amount", amount),
             fields.optional("currency", |value| read::name::<Token>(value, "USDC, USDT")),
             fields.optional("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum")),
-            fields.optional("from", |value| read::name(value, "clean, sanctioned")).unwrap_or(Payer::Clean),
+            fields.optional("from", |value| read::name(value, "clean, sanctioned, review")).unwrap_or(Payer::Clean),
         ))
     })?;
     let (amount, token, chain) = (amount.unwrap_or(due.amount), token.unwrap_or(due.token), chain.unwrap_or(due.chain));
@@ -114,7 +114,7 @@ async fn due(app: &impl SandboxHost, psp_id: PspId, id: &str) -> Result<Due, Api
 }
 
 /// Reads any amount that a transfer can move, including zero: real senders send zero too.
-fn amount(value: &Value) -> Result<Amount, Fault> {
+pub(super) fn amount(value: &Value) -> Result<Amount, Fault> {
     let text = read::string(value)?;
     let amount: Amount =
         text.parse().map_err(|error| Fault::new("amount_malformed", format!("is refused: {error}")))?;
