@@ -15,7 +15,7 @@ import { fileURLToPath } from "node:url";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const require = createRequire(import.meta.url);
-const contracts = ["Payferry", "Vault", "TestUSDC", "TestUSDT"];
+const contracts = ["Payferry", "Vault", "TestUSDC", "TestUSDT", "Multicall3"];
 // Misbehaving tokens, for tests only. In a separate folder, so that they are not deployed by accident.
 const testContracts = ["HostileToken", "TokenProxy"];
 

@@ -1,6 +1,6 @@
 //! Embedded compiled artifacts, and creation code with constructor arguments.
 
-use alloy::primitives::{Address, Bytes};
+use alloy::primitives::{Address, Bytes, address};
 use alloy::sol_types::SolConstructor;
 
 use crate::bindings::{Payferry, TestUSDC, TestUSDT};
@@ -13,6 +13,17 @@ pub const VAULT_JSON: &str = include_str!("../artifacts/Vault.json");
 pub const TEST_USDC_JSON: &str = include_str!("../artifacts/TestUSDC.json");
 /// Artifact of `TestUSDT.sol`. Same format as [`PAYFERRY_JSON`].
 pub const TEST_USDT_JSON: &str = include_str!("../artifacts/TestUSDT.json");
+
+/// Artifact of `Multicall3.sol`. Same format as [`PAYFERRY_JSON`].
+pub const MULTICALL3_JSON: &str = include_str!("../artifacts/Multicall3.json");
+
+/// Address at which libraries expect Multicall3 on every chain.
+pub const MULTICALL3: Address = address!("cA11bde05977b3631167028862bE2a173976CA11");
+
+/// Returns the code of Multicall3. It has no constructor, so a sandbox can place it in its genesis.
+pub fn multicall3_code() -> Bytes {
+    code_of(MULTICALL3_JSON, "deployedBytecode").into()
+}
 
 /// Returns the creation code of `Payferry` with its constructor arguments. Together with the salt it determines the
 /// address on every chain, so use the same four addresses on all chains and rotate them afterwards.
@@ -33,10 +44,14 @@ pub fn test_usdt_init_code(owner: Address) -> Bytes {
 }
 
 fn init_code(artifact: &str, arguments: &impl SolConstructor) -> Bytes {
-    // The artifacts are part of this crate, and its tests parse each of them.
-    let artifact: serde_json::Value = serde_json::from_str(artifact).expect("embedded artifact is JSON");
-    let bytecode = artifact["bytecode"].as_str().expect("embedded artifact has bytecode");
-    let mut code = alloy::hex::decode(bytecode).expect("embedded bytecode is hexadecimal");
+    let mut code = code_of(artifact, "bytecode");
     code.extend(arguments.abi_encode());
     code.into()
+}
+
+fn code_of(artifact: &str, field: &str) -> Vec<u8> {
+    // The artifacts are part of this crate, and its tests parse each of them.
+    let artifact: serde_json::Value = serde_json::from_str(artifact).expect("embedded artifact is JSON");
+    let code = artifact[field].as_str().expect("embedded artifact has code");
+    alloy::hex::decode(code).expect("embedded code is hexadecimal")
 }

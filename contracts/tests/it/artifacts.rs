@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
+use payferry_contracts::Multicall3::Multicall3Calls;
 use payferry_contracts::Payferry::{PayferryCalls, PayferryErrors, PayferryEvents};
 use payferry_contracts::TestUSDC::TestUSDCCalls;
 use payferry_contracts::TestUSDT::TestUSDTCalls;
 use payferry_contracts::Token::{TokenCalls, TokenEvents};
 use payferry_contracts::Vault::{VaultCalls, VaultErrors};
-use payferry_contracts::{ITEM_GAS_MAX, PAYFERRY_JSON, Payferry, TEST_USDC_JSON, TEST_USDT_JSON, VAULT_JSON};
+use payferry_contracts::{ITEM_GAS_MAX, MULTICALL3_JSON, PAYFERRY_JSON, Payferry, TEST_USDC_JSON, TEST_USDT_JSON, VAULT_JSON};
 
 use crate::env::Env;
 
@@ -73,6 +74,11 @@ fn bindings_match_the_tokens() {
         let missing: Vec<_> = wanted.difference(&signatures(artifact)).cloned().collect();
         assert_eq!(missing, Vec::<String>::new());
     }
+}
+
+#[test]
+fn bindings_match_multicall3() {
+    assert_eq!(bound(Multicall3Calls::SIGNATURES, &[], &[]), signatures(MULTICALL3_JSON));
 }
 
 #[test]

@@ -7,4 +7,5 @@ mod artifacts;
 mod env;
 mod gas;
 mod hostile;
+mod multicall;
 mod operations;

@@ -13,8 +13,8 @@ use alloy::primitives::{Address, B256, Bytes, TxKind, U64, U256, keccak256};
 use alloy::sol_types::SolCall;
 use anyhow::{Context, anyhow, bail, ensure};
 use payferry_contracts::{
-    CREATE2_DEPLOYER, PAYFERRY_DEPLOY_GAS_MAX, Token as TokenContract, create2_deploy_input, payferry_address,
-    payferry_init_code, test_usdc_init_code, test_usdt_init_code,
+    CREATE2_DEPLOYER, MULTICALL3, PAYFERRY_DEPLOY_GAS_MAX, Token as TokenContract, create2_deploy_input,
+    multicall3_code, payferry_address, payferry_init_code, test_usdc_init_code, test_usdt_init_code,
 };
 use payferry_devchain::{ChainConfig, DevWallet, Devchain, DevchainOpenError, GenesisAccount, Mining};
 use payferry_domain::{Amount, Chain, Hash32, Token};
@@ -106,13 +106,14 @@ impl Accounts {
         self.all_payers().chain(&self.test)
     }
 
-    /// All accounts with a gas balance, for the genesis block.
+    /// All accounts with a gas balance, and Multicall3, for the genesis block.
     pub fn genesis(&self) -> Vec<GenesisAccount> {
         let balance = U256::from(GAS_COINS) * U256::from(10).pow(U256::from(18));
         [&self.deployer, &self.operator]
             .into_iter()
             .chain(self.funded())
             .map(|wallet| GenesisAccount { address: wallet.address(), balance, ..GenesisAccount::default() })
+            .chain([GenesisAccount { address: MULTICALL3, code: multicall3_code(), ..GenesisAccount::default() }])
             .collect()
     }
 }
