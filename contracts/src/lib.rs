@@ -39,7 +39,9 @@ pub use artifact::{
     MULTICALL3, MULTICALL3_JSON, PAYFERRY_JSON, TEST_USDC_JSON, TEST_USDT_JSON, VAULT_JSON, multicall3_code,
     payferry_init_code, test_usdc_init_code, test_usdt_init_code,
 };
-pub use bindings::{ItemError, Multicall3, Payferry, SendItem, SettleItem, TestUSDC, TestUSDT, Token, Vault, describe_reason};
+pub use bindings::{
+    ItemError, Multicall3, Payferry, SendItem, SettleItem, TestUSDC, TestUSDT, Token, Vault, describe_reason,
+};
 pub use gas::{
     BATCH_ITEMS_MAX, ITEM_GAS_MAX, PAYFERRY_DEPLOY_GAS_MAX, SEND_ITEM_GAS_TYPICAL, SETTLE_ITEM_GAS_TYPICAL, TX_GAS_MAX,
     batch_gas_limit,

@@ -14,10 +14,12 @@ use payferry_accounts::documents::DocumentStore;
 use payferry_accounts::tenants::psp_row;
 use payferry_actors::System;
 use payferry_actors::compliance::identity::{SandboxIdentity, VerificationLinks};
-use payferry_domain::{Chain, KeyScope, PspId};
+use payferry_domain::{Address, Chain, KeyScope, PspId};
 use payferry_entities::{Database, api_keys, chain_cursors, payments, psps};
-use payferry_httpkit::{ApiError, Limits};
+use payferry_evm::ChainSpec;
+use payferry_httpkit::{ApiError, HttpState as _, Limits};
 use payferry_journal::psps::PspPolicies;
+use payferry_operator::psps::withdrawal;
 use payferry_runtime::seal::Sealer;
 use payferry_sandbox::SandboxHost;
 use sea_orm::{EntityTrait, IntoActiveModel};
@@ -185,6 +187,18 @@ impl SandboxHost for AppState {
 
     async fn own_payment(&self, psp_id: PspId, id: &str) -> Result<payments::Model, ApiError> {
         own_row(self, psp_id, id).await
+    }
+
+    async fn set_withdrawal_wallet(
+        &self,
+        psp_id: PspId,
+        chain: Option<Chain>,
+        wallet: Address,
+    ) -> Result<(), ApiError> {
+        let specs: Vec<&ChainSpec> = self.system.chains().running().collect();
+        let (mode, now) = (self.config.environment.key_mode(), self.clock().real_now());
+        withdrawal::set(self.database(), &specs, mode, psp_id, (chain, Some(wallet)), now).await?;
+        Ok(())
     }
 }
 

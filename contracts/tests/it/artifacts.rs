@@ -10,7 +10,9 @@ use payferry_contracts::TestUSDC::TestUSDCCalls;
 use payferry_contracts::TestUSDT::TestUSDTCalls;
 use payferry_contracts::Token::{TokenCalls, TokenEvents};
 use payferry_contracts::Vault::{VaultCalls, VaultErrors};
-use payferry_contracts::{ITEM_GAS_MAX, MULTICALL3_JSON, PAYFERRY_JSON, Payferry, TEST_USDC_JSON, TEST_USDT_JSON, VAULT_JSON};
+use payferry_contracts::{
+    ITEM_GAS_MAX, MULTICALL3_JSON, PAYFERRY_JSON, Payferry, TEST_USDC_JSON, TEST_USDT_JSON, VAULT_JSON,
+};
 
 use crate::env::Env;
 

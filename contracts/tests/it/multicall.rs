@@ -19,7 +19,8 @@ fn aggregates_calls_and_reports_each_result() {
     let multicall = env.create_test_contract(MULTICALL3_JSON, &[]);
     let (target, [good, bad]) = (env.usdc, calls());
     let call3 = |callData: &Bytes, allowFailure| Call3 { target, allowFailure, callData: callData.clone() };
-    let results = env.read(multicall, &Multicall3::aggregate3Call { calls: vec![call3(&good, false), call3(&bad, true)] });
+    let results =
+        env.read(multicall, &Multicall3::aggregate3Call { calls: vec![call3(&good, false), call3(&bad, true)] });
     assert_eq!(results.iter().map(|result| result.success).collect::<Vec<_>>(), [true, false]);
     assert_eq!(Token::decimalsCall::abi_decode_returns(&results[0].returnData).unwrap(), 6);
     assert!(!results[1].returnData.is_empty(), "the reason of the revert");

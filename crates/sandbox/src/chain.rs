@@ -13,7 +13,7 @@ use alloy::primitives::{Address, B256, Bytes, TxKind, U64, U256, keccak256};
 use alloy::sol_types::SolCall;
 use anyhow::{Context, anyhow, bail, ensure};
 use payferry_contracts::{
-    CREATE2_DEPLOYER, MULTICALL3, PAYFERRY_DEPLOY_GAS_MAX, Token as TokenContract, create2_deploy_input,
+    CREATE2_DEPLOYER, MULTICALL3, PAYFERRY_DEPLOY_GAS_MAX, TestUSDC, Token as TokenContract, create2_deploy_input,
     multicall3_code, payferry_address, payferry_init_code, test_usdc_init_code, test_usdt_init_code,
 };
 use payferry_devchain::{ChainConfig, DevWallet, Devchain, DevchainOpenError, GenesisAccount, Mining};
@@ -139,6 +139,8 @@ pub struct SandboxChain {
     /// One lock per payer: the nonce is read, used and stored before the next transfer of the same payer.
     turns: Vec<Mutex<()>>,
     next_payer: AtomicUsize,
+    /// The same lock for the deployer.
+    deployer_turn: Mutex<()>,
 }
 
 /// Contracts of a chain, at the same addresses in every sandbox.
@@ -199,7 +201,8 @@ impl SandboxChain {
         devchain.pause_mining();
         let Deployed { contract, payferry, tokens, spec } = Deployed::on(chain, &accounts);
         let turns = accounts.all_payers().map(|_| Mutex::default()).collect();
-        let this = Self { devchain, spec, accounts, turns, next_payer: AtomicUsize::new(0) };
+        let this =
+            Self { devchain, spec, accounts, turns, next_payer: AtomicUsize::new(0), deployer_turn: Mutex::default() };
         this.deploy(contract, B256::ZERO, &payferry).await.context("the settlement contract could not be deployed")?;
         for (token, address, salt, code) in tokens {
             this.deploy(address, salt, &code).await.with_context(|| format!("{token} could not be deployed"))?;
@@ -246,6 +249,22 @@ impl SandboxChain {
         let _turn = turn.lock().await;
         let value = U256::from(coins) * U256::from(10).pow(U256::from(18));
         let hash = self.send_with(wallet, alloy_address(to), value, Bytes::new(), COIN_TRANSFER_GAS).await?;
+        Ok(Hash32(hash.0))
+    }
+
+    /// Makes USDC refuse transfers to and from an account, or accept them again; USDT refuses no recipient. The change is in
+    /// a block when this returns.
+    pub async fn refuse(&self, account: payferry_domain::Address, is_refused: bool) -> anyhow::Result<Hash32> {
+        let token = self.spec.token_address(Token::Usdc).ok_or_else(|| anyhow!("there is no USDC on this chain"))?;
+        let account = alloy_address(account);
+        let call = if is_refused {
+            TestUSDC::blacklistCall { account }.abi_encode()
+        } else {
+            TestUSDC::unBlacklistCall { account }.abi_encode()
+        };
+        let _turn = self.deployer_turn.lock().await;
+        let hash = self.send(&self.accounts.deployer, alloy_address(token), call.into(), TRANSFER_GAS).await?;
+        self.devchain.mine(1).await?;
         Ok(Hash32(hash.0))
     }
 

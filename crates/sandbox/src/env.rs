@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use futures::future::{join_all, try_join_all};
-use payferry_actors::{ChainSetup, System};
 use payferry_actors::chain::{NoCheckpoint, wake_on_change};
 use payferry_actors::compliance::ListScreener;
+use payferry_actors::{ChainSetup, System};
 use payferry_devchain::Faults;
 use payferry_domain::Chain;
 use payferry_evm::ChainClient;

@@ -101,7 +101,10 @@ async fn browser_wallet_gets_exactly_this_transfer_request(service: &ServiceFixt
     assert_eq!(bare(&sent["data"]), transfer, "transfer(wallet, 25 USDC)");
     let uri = made["payment_uri"].as_str().unwrap();
     assert!(uri.contains("@7700008453/"), "{uri}");
-    assert_eq!(browser.run("return ethereum.request({method: 'eth_chainId'})").await, format!("{:#x}", 7_700_008_453_u64));
+    assert_eq!(
+        browser.run("return ethereum.request({method: 'eth_chainId'})").await,
+        format!("{:#x}", 7_700_008_453_u64)
+    );
     service.pay(&id, None).await;
     browser.until("h1", |text| text == "Payment complete").await;
 }

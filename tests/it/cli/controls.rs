@@ -1,5 +1,7 @@
 //! Routes of the sandbox with which a PSP brings about what it wants to test, with its own key alone.
 
+use std::collections::BTreeSet;
+
 use alloy::primitives::{Address, U256};
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::SolCall;
@@ -91,4 +93,114 @@ async fn chains_are_usable_when_an_advance_responds() {
     sandbox.ok(Method::POST, "/sandbox/clock/advance", Some(json!({"seconds": 60}))).await;
     let facts = sandbox.ok(Method::GET, "/sandbox", None).await;
     assert_eq!(column(&json!([facts["chains"]["base"], facts["chains"]["polygon"]]), "usable"), [false, true]);
+}
+
+/// The events of the interface.
+const EVENTS: [&str; 20] = [
+    "payin.confirmed",
+    "payin.failed",
+    "payin.mismatched",
+    "payin.settled",
+    "payin.settlement_failed",
+    "payin.underpaid",
+    "payment.confirmed",
+    "payment.failed",
+    "payment.mismatched",
+    "payment.settled",
+    "payout.failed",
+    "payout.pending",
+    "payout.sent",
+    "refund.failed",
+    "refund.sent",
+    "transfer.failed",
+    "transfer.settled",
+    "transfer.underpaid",
+    "withdraw.failed",
+    "withdraw.sent",
+];
+
+/// Uploads the document that a person needs.
+async fn upload_document(sandbox: &Running, customer: &str) {
+    let part =
+        |name: &str, content: &str| format!("--b\r\nContent-Disposition: form-data; {name}\r\n\r\n{content}\r\n");
+    let file = r#"name="proof_of_residential_address"; filename="residence.pdf""#;
+    let body = format!("{}{}--b--\r\n", part(r#"name="customer_id""#, customer), part(file, "%PDF-1.7\n%%EOF"));
+    let upload = reqwest::Client::new().patch(format!("{}/api/v1/customers/uploads", sandbox.text("api_url")));
+    let upload = upload.bearer_auth(sandbox.text("api_key")).body(body);
+    let sent = upload.header("content-type", "multipart/form-data; boundary=b").send().await.unwrap();
+    assert!(sent.status().is_success(), "{}", sent.text().await.unwrap());
+}
+
+/// Nothing here uses the operator's token, a command, or the database.
+#[tokio::test]
+async fn the_key_of_the_psp_alone_produces_every_event() {
+    let sandbox = Running::new().await;
+    let mut psp = sandbox.psp();
+    psp.merchant_id = psp.merchant("m").await;
+    let post = async |path: &str, body: Value| sandbox.ok(Method::POST, path, Some(body)).await;
+    let patch = async |path: &str, body: Value| sandbox.ok(Method::PATCH, path, Some(body)).await;
+    let pay = async |id: &str, body: Value| post(&format!("/sandbox/payments/{id}/pay"), body).await;
+    let until = async |path: String, status: &str| sandbox.until(&path, |read| read["status"] == status).await;
+    let id = |made: &Value, name: &str| made[name].as_str().unwrap().to_owned();
+    let url = format!("{}/sandbox/inbox/all", sandbox.text("api_url"));
+    patch("/api/v1/set_webhook", json!({"webhook_url": url})).await;
+
+    // Money in.
+    let paid = psp.payment("100", Token::Usdc, Chain::Base).await;
+    pay(&paid, json!({})).await;
+    until(format!("/payments/{paid}"), "settled").await;
+    let underpaid = psp.payment("10", Token::Usdc, Chain::Base).await;
+    pay(&underpaid, json!({"amount": "4"})).await;
+    let sanctioned = psp.payment("10", Token::Usdc, Chain::Base).await;
+    pay(&sanctioned, json!({"from": "sanctioned"})).await;
+    until(format!("/payments/{underpaid}"), "mismatched").await;
+    until(format!("/payments/{sanctioned}"), "failed").await;
+    post("/sandbox/chains/polygon/settlements", json!({"revert": true})).await;
+    let reverted = psp.payment("10", Token::Usdc, Chain::Polygon).await;
+    pay(&reverted, json!({})).await;
+    let has_failed = |read: &Value| has_label(read, "SETTLEMENT_FAILED");
+    sandbox.until(&format!("/payments/{reverted}"), has_failed).await;
+    post("/sandbox/chains/polygon/settlements", json!({"revert": false})).await;
+    // The settlement is retried after half a minute.
+    post("/sandbox/clock/advance", json!({"seconds": 31})).await;
+    until(format!("/payments/{reverted}"), "settled").await;
+
+    // Money out: each recipient is accepted first and refused then.
+    let customer = super::customers::person(&sandbox).await;
+    psp.accept_terms(&customer).await;
+    upload_document(&sandbox, &customer).await;
+    patch("/api/v1/customers/payment-details", json!({"customer_id": customer, "wallet_address": NOBODY})).await;
+    post(&format!("/sandbox/customers/{customer}/kyc"), json!({"outcome": "approved"})).await;
+    let facts = sandbox.ok(Method::GET, "/sandbox", None).await;
+    let wallet = &facts["accounts"][0]["address"];
+    post("/sandbox/withdrawal-wallet", json!({"address": wallet})).await;
+    let out = json!({"customer_id": customer, "amount": "5", "currency": "USDC", "chain": "base"});
+    let own = json!({"amount": "5", "currency": "USDC", "chain": "base"});
+    let refunds = format!("/payments/{underpaid}/refunds");
+    for (is_refused, outcome) in [(false, "sent"), (true, "failed")] {
+        for address in [&json!(NOBODY), wallet] {
+            let body = json!({"address": address, "refused": is_refused});
+            post("/sandbox/chains/base/recipients", body).await;
+        }
+        let payout = post("/payouts", out.clone()).await;
+        until(format!("/payouts/{}", id(&payout, "id")), outcome).await;
+        let withdrawal = post("/withdrawals", own.clone()).await;
+        until(format!("/withdrawals/{}", id(&withdrawal, "id")), outcome).await;
+        let refund = post(&refunds, json!({"amount": "1", "address": wallet})).await;
+        until(format!("{refunds}/{}", id(&refund, "refund_id")), outcome).await;
+        let transfer = id(&post("/transfers", out.clone()).await, "payment_id");
+        pay(&transfer, json!({})).await;
+        until(format!("/transfers/{transfer}"), if is_refused { "failed" } else { "settled" }).await;
+    }
+    let short = id(&post("/transfers", out.clone()).await, "payment_id");
+    pay(&short, json!({"amount": "4"})).await;
+    until(format!("/transfers/{short}"), "underpaid").await;
+
+    let names = |inbox: &Value| -> BTreeSet<String> {
+        let webhooks = inbox["webhooks"].as_array().unwrap().iter();
+        assert!(webhooks.clone().all(|webhook| webhook["verified"] == true));
+        webhooks.map(|webhook| webhook["body"]["event"].as_str().unwrap().to_owned()).collect()
+    };
+    let all = |inbox: &Value| EVENTS.iter().all(|event| names(inbox).contains(*event));
+    sandbox.until("/sandbox/inbox/all?limit=1000", all).await;
 }

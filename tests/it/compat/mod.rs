@@ -164,7 +164,8 @@ impl Chains {
         let accounts = ["deployer", "operator"].map(str::to_owned).into_iter();
         let accounts = accounts.chain((0..PAYERS).map(|n| format!("payer {n}"))).chain(["sanctioned payer".to_owned()]);
         let balance = U256::from(1_000_000_000) * U256::from(10).pow(U256::from(18));
-        let rich = |name: String| GenesisAccount { address: account(&name).address(), balance, ..GenesisAccount::default() };
+        let rich =
+            |name: String| GenesisAccount { address: account(&name).address(), balance, ..GenesisAccount::default() };
         let genesis: Vec<_> = accounts.map(rich).collect();
         let (mut nodes, mut router) = (BTreeMap::new(), axum::Router::new());
         for chain in Chain::ALL {

@@ -40,6 +40,7 @@ async fn page_shows_the_payment_and_no_personal_data(app: &TestApp) {
     page.assert_shows(&["12.50 USDT", "Arbitrum One", "pending", made.wallet(), made.string("token_address")]);
     page.assert_shows(&[made.string("expires_at"), &uri, "<svg class=\"qr\" role=\"img\""]);
     assert_eq!(scanned(page.text()), made.string("payment_uri"), "the QR code contains the payment URI");
+    page.assert_shows(&["<strong>TEST</strong>"]);
     // It refreshes without JavaScript.
     page.assert_shows(&["<noscript><meta http-equiv=\"refresh\""]);
     page.assert_hides(&["Jane", "INV-1", "owner@shop.example", &merchant, "psp_", "src=", "url(", "@import", "style="]);
@@ -75,6 +76,16 @@ async fn incomplete_cancelled_and_unknown_payments_have_pages(app: &TestApp) {
     for token in ["x", &"x".repeat(500), "..%2f..", "%00"] {
         app.open(&format!("/pay/{token}")).await.ok(404).assert_shows(&["No such payment"]);
     }
+}
+
+/// Unlike those of a sandbox, which the tests above check.
+#[tokio::test]
+async fn pages_of_production_have_no_badge() {
+    let app = TestApp::start_with(TestConfig { is_production: true, chains: true, ..TestConfig::default() }).await;
+    let made = app.add_payment().await;
+    let page = app.open(made.page_path()).await.ok(200);
+    page.assert_shows(&["Waiting for your payment"]);
+    page.assert_hides(&["id=\"test\"", "TEST", "real money"]);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! `POST /sandbox/chains/{chain}/mine`, `.../mining`, `.../reorg` and `.../faults`.
+//! `POST /sandbox/chains/{chain}/mine`, `.../mining`, `.../reorg`, `.../faults`, `.../recipients` and `.../settlements`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,6 +9,7 @@ use axum::http::HeaderName;
 use axum::response::IntoResponse;
 use payferry_devchain::{BlockRef, Dropped, Faults};
 use payferry_domain::Chain;
+use payferry_evm::wallet::Vaults;
 use payferry_httpkit::{Answer, ApiError, Caller, Fault, Path, Payments, read};
 use serde_json::{Value, json};
 
@@ -55,17 +56,40 @@ pub(super) async fn mine(request: ChainRequest) -> Result<impl IntoResponse, Api
 /// Pauses or resumes interval mining, to hold a chain still during a test; `mine` still works.
 pub(super) async fn mining(request: ChainRequest) -> Result<Answer, ApiError> {
     let (name, chain, body) = chain(request)?;
-    let paused = fields(&body, |fields| {
-        fields.required("paused", |value| {
-            value.as_bool().ok_or_else(|| Fault::new("wrong_type", "must be true or false"))
-        })
-    })?;
+    let paused = fields(&body, |fields| fields.required("paused", flag))?;
     if paused {
         chain.devchain().pause_mining();
     } else {
         chain.devchain().resume_mining();
     }
     answer(if paused { "Paused" } else { "Mining" }, name, chain.devchain().head())
+}
+
+fn flag(value: &Value) -> Result<bool, Fault> {
+    value.as_bool().ok_or_else(|| Fault::new("wrong_type", "must be true or false"))
+}
+
+/// Makes USDC refuse a recipient, so that payouts, withdrawals, refunds and transfers to it fail; or accept it again.
+pub(super) async fn recipients(request: ChainRequest) -> Result<Answer, ApiError> {
+    let (name, chain, body) = chain(request)?;
+    let (address, refused) = fields(&body, |fields| {
+        let (address, refused) = (fields.required("address", read::address), fields.required("refused", flag));
+        Some((address?, refused?))
+    })?;
+    let tx_hash = chain.refuse(address, refused).await.map_err(away)?;
+    let message = if refused { "USDC refuses the recipient" } else { "USDC accepts the recipient" };
+    Answer::ok(&json!({"message": message, "chain": name, "address": address, "tx_hash": tx_hash}))
+}
+
+/// Makes settlements of the PSP's payments in USDC revert, because the token refuses the PSP's vault; or succeed again.
+pub(super) async fn settlements(request: ChainRequest) -> Result<Answer, ApiError> {
+    let psp_id = request.1.psp_id;
+    let (name, chain, body) = chain(request)?;
+    let revert = fields(&body, |fields| fields.required("revert", flag))?;
+    let vault = Vaults::new(chain.spec().contract).of_psp(psp_id);
+    let tx_hash = chain.refuse(vault, revert).await.map_err(away)?;
+    let message = if revert { "Settlements in USDC revert" } else { "Settlements in USDC succeed" };
+    Answer::ok(&json!({"message": message, "chain": name, "psp_vault": vault, "tx_hash": tx_hash}))
 }
 
 /// Reorgs the last blocks. Their transactions are mined again later, or dropped.

@@ -1,5 +1,5 @@
 //! `GET /sandbox`: addresses on the chains and accounts with their keys, for clients that use the chains themselves. `POST
-//! /sandbox/clock/advance`. `POST /sandbox/faucet`.
+//! /sandbox/clock/advance`. `POST /sandbox/faucet`. `POST /sandbox/withdrawal-wallet`.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use axum::Extension;
 use axum::extract::State;
 use payferry_devchain::DevWallet;
 use payferry_domain::payment::Decision;
-use payferry_domain::{Address, Amount, Chain, Timestamp, Token};
+use payferry_domain::{Amount, Chain, Timestamp};
 use payferry_evm::wallet::{Vaults, domain_address};
 use payferry_httpkit::{Answer, ApiError, Caller, Payments, Read, read};
 use serde_json::{Map, Value, json};
@@ -92,6 +92,20 @@ pub(super) async fn advance<H: SandboxHost>(
     let offset_secs = clock.offset_ms() / 1_000;
     let now = clock.now::<Timestamp>().to_string();
     Answer::ok(&json!({"message": "Clock advanced", "now": now, "offset_seconds": offset_secs}))
+}
+
+/// Sets the PSP's withdrawal wallet, which otherwise only the operator can do.
+pub(super) async fn withdrawal_wallet<H: SandboxHost>(
+    State(app): State<H>,
+    caller: Caller<Payments>,
+    Body(body): Body,
+) -> Result<Answer, ApiError> {
+    let (wallet, chain) = fields(&body, |fields| {
+        let chain = fields.optional("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum"));
+        Some((fields.required("address", read::address)?, chain))
+    })?;
+    app.set_withdrawal_wallet(caller.psp_id, chain, wallet).await?;
+    Answer::ok(&json!({"message": "Withdrawal wallet set", "address": wallet, "chain": chain}))
 }
 
 /// Sends coins and tokens to an account of the client.

@@ -18,7 +18,7 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use payferry_actors::System;
 use payferry_devchain::BlockRef;
-use payferry_domain::PspId;
+use payferry_domain::{Address, Chain, PspId};
 use payferry_entities::payments as payment_rows;
 use payferry_httpkit::{AnyQuery, ApiError, Away, Fields, HttpState};
 use serde_json::{Map, Value, json};
@@ -41,6 +41,14 @@ pub trait SandboxHost: HttpState {
         psp_id: PspId,
         id: &str,
     ) -> impl Future<Output = Result<payment_rows::Model, ApiError>> + Send;
+
+    /// Sets the PSP's withdrawal wallet on a chain, or without one on every chain, as the operator would.
+    fn set_withdrawal_wallet(
+        &self,
+        psp_id: PspId,
+        chain: Option<Chain>,
+        wallet: Address,
+    ) -> impl Future<Output = Result<(), ApiError>> + Send;
 }
 
 /// The routes of the sandbox.
@@ -53,6 +61,9 @@ pub fn routes<H: SandboxHost>(env: Arc<SandboxEnv>) -> Router<H> {
         .route("/sandbox/chains/{chain}/mining", post(chains::mining))
         .route("/sandbox/chains/{chain}/reorg", post(chains::reorg))
         .route("/sandbox/chains/{chain}/faults", post(chains::faults))
+        .route("/sandbox/chains/{chain}/recipients", post(chains::recipients))
+        .route("/sandbox/chains/{chain}/settlements", post(chains::settlements))
+        .route("/sandbox/withdrawal-wallet", post(environment::withdrawal_wallet::<H>))
         .route("/sandbox", get(environment::facts::<H>))
         .route("/sandbox/clock/advance", post(environment::advance::<H>))
         .route("/sandbox/faucet", post(environment::faucet))

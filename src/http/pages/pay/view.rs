@@ -16,7 +16,7 @@ use super::qr;
 use super::scene::{Scene, Step, chain_name, contact};
 use crate::http::live::is_over;
 use crate::http::payments::{Addresses, chain_id, progress};
-use crate::http::state::AppShared;
+use crate::http::state::{AppShared, Environment};
 
 const STYLE: &str = include_str!("pay.css");
 const SCRIPT: &str = include_str!("pay.js");
@@ -53,6 +53,9 @@ pub(super) fn page(app: &AppShared, payment: &Payment) -> Response {
                 }
             }
             body {
+                @if app.config.environment == Environment::Sandbox {
+                    p #test role="note" { strong { "TEST" } " Do not send real money." }
+                }
                 (content(app, payment))
                 p #announcer role="status" aria-live="polite" {}
                 script { (PreEscaped(SCRIPT)) }
