@@ -180,7 +180,7 @@ sol! {
             bytes callData;
         }
 
-        /// What a call returned, or the data of its revert.
+        /// Result of a call: what it returned, or the data of its revert.
         struct Result {
             bool success;
             bytes returnData;

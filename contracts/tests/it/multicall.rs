@@ -7,7 +7,7 @@ use payferry_contracts::{MULTICALL3_JSON, Token};
 
 use crate::env::{Env, PAYEE};
 
-/// A call that succeeds, and one that reverts: nobody has funds.
+/// A call that succeeds, and one that reverts because the caller has no funds.
 fn calls() -> [Bytes; 2] {
     let transfer = Token::transferCall { to: PAYEE, value: U256::from(1) };
     [Token::decimalsCall {}.abi_encode().into(), transfer.abi_encode().into()]

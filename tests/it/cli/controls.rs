@@ -10,7 +10,7 @@ use payferry_contracts::Token as TokenContract;
 use super::Running;
 use crate::prelude::*;
 
-/// An account that nobody uses.
+/// An account without a role in the sandbox.
 pub(super) const NOBODY: &str = "0x00000000000000000000000000000000DeaDBeef";
 
 /// Result of a JSON-RPC request to a chain.
