@@ -18,7 +18,7 @@ fn aggregates_calls_and_reports_each_result() {
     let mut env = Env::new();
     let multicall = env.create_test_contract(MULTICALL3_JSON, &[]);
     let (target, [good, bad]) = (env.usdc, calls());
-    let call3 = |callData: &Bytes, allowFailure| Call3 { target, allowFailure, callData: callData.clone() };
+    let call3 = |data: &Bytes, may_fail| Call3 { target, allowFailure: may_fail, callData: data.clone() };
     let results =
         env.read(multicall, &Multicall3::aggregate3Call { calls: vec![call3(&good, false), call3(&bad, true)] });
     assert_eq!(results.iter().map(|result| result.success).collect::<Vec<_>>(), [true, false]);
@@ -27,15 +27,15 @@ fn aggregates_calls_and_reports_each_result() {
     let strict = Multicall3::aggregate3Call { calls: vec![call3(&good, true), call3(&bad, false)] };
     assert!(!env.call(PAYEE, multicall, &strict).ok);
 
-    let call = |callData: &Bytes| Call { target, callData: callData.clone() };
+    let call = |data: &Bytes| Call { target, callData: data.clone() };
     let both = || vec![call(&good), call(&bad)];
     assert!(!env.call(PAYEE, multicall, &Multicall3::aggregateCall { calls: both() }).ok);
     assert!(!env.call(PAYEE, multicall, &Multicall3::blockAndAggregateCall { calls: both() }).ok);
     let aggregated = env.read(multicall, &Multicall3::aggregateCall { calls: vec![call(&good)] });
     assert_eq!((aggregated.blockNumber, aggregated.returnData.len()), (U256::from(1), 1));
-    for requireSuccess in [false, true] {
-        let tried = Multicall3::tryAggregateCall { requireSuccess, calls: both() };
-        assert_eq!(env.call(PAYEE, multicall, &tried).ok, !requireSuccess);
+    for is_strict in [false, true] {
+        let tried = Multicall3::tryAggregateCall { requireSuccess: is_strict, calls: both() };
+        assert_eq!(env.call(PAYEE, multicall, &tried).ok, !is_strict);
     }
     let tried = Multicall3::tryBlockAndAggregateCall { requireSuccess: false, calls: both() };
     let tried = env.read(multicall, &tried);

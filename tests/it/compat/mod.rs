@@ -24,7 +24,6 @@ use payferry_harness::process::{Served, Starting};
 use payferry_harness::psp::Psp;
 use payferry_harness::receiver::Receiver;
 use payferry_harness::{eventually, expect};
-use payferry_testkit::stub::serve_until_dropped;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::prelude::*;
@@ -180,8 +179,10 @@ impl Chains {
             router = router.nest_service(&format!("/sandbox/rpc/{chain}"), opened.router());
             nodes.insert(chain.to_string(), Node::serving(opened).await);
         }
-        let (url, serving) = serve_until_dropped(router).await;
-        Self { nodes, url, _serving: serving }
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { nodes, url, _serving: AbortOnDropHandle::new(serving) }
     }
 
     /// Pays a payment in full.

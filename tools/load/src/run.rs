@@ -242,6 +242,8 @@ impl Run<'_> {
         if self.plan.moves_clock && !self.stop.is_cancelled() {
             self.bar.say("move the clock past the last expiry");
             let secs = left.as_secs() + PAST_EXPIRY_SECS;
+            // Webhooks of the new time may arrive before the response does.
+            self.context.session.state.clock_moves_by(secs);
             match self.context.session.psp.advance_clock(secs).await {
                 Ok(offset_secs) => {
                     self.context.session.state.clock_moved(offset_secs);

@@ -9,7 +9,7 @@ use axum::http::HeaderName;
 use axum::response::IntoResponse;
 use payferry_devchain::{BlockRef, Dropped, Faults};
 use payferry_domain::Chain;
-use payferry_evm::wallet::Vaults;
+use payferry_evm::wallet::{Vaults, checksummed};
 use payferry_httpkit::{Answer, ApiError, Caller, Fault, Path, Payments, read};
 use serde_json::{Value, json};
 
@@ -78,7 +78,7 @@ pub(super) async fn recipients(request: ChainRequest) -> Result<Answer, ApiError
     })?;
     let tx_hash = chain.refuse(address, refused).await.map_err(away)?;
     let message = if refused { "USDC refuses the recipient" } else { "USDC accepts the recipient" };
-    Answer::ok(&json!({"message": message, "chain": name, "address": address, "tx_hash": tx_hash}))
+    Answer::ok(&json!({"message": message, "chain": name, "address": checksummed(address), "tx_hash": tx_hash}))
 }
 
 /// Makes settlements of the PSP's payments in USDC revert, because the token refuses the PSP's vault; or succeed again.
@@ -89,7 +89,7 @@ pub(super) async fn settlements(request: ChainRequest) -> Result<Answer, ApiErro
     let vault = Vaults::new(chain.spec().contract).of_psp(psp_id);
     let tx_hash = chain.refuse(vault, revert).await.map_err(away)?;
     let message = if revert { "Settlements in USDC revert" } else { "Settlements in USDC succeed" };
-    Answer::ok(&json!({"message": message, "chain": name, "psp_vault": vault, "tx_hash": tx_hash}))
+    Answer::ok(&json!({"message": message, "chain": name, "psp_vault": checksummed(vault), "tx_hash": tx_hash}))
 }
 
 /// Reorgs the last blocks. Their transactions are mined again later, or dropped.

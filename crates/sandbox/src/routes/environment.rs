@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
+use payferry_contracts::MULTICALL3;
 use payferry_devchain::DevWallet;
 use payferry_domain::payment::Decision;
 use payferry_domain::{Amount, Chain, Timestamp};
-use payferry_evm::wallet::{Vaults, domain_address};
+use payferry_evm::wallet::{Vaults, checksummed};
 use payferry_httpkit::{Answer, ApiError, Caller, Payments, Read, read};
 use serde_json::{Map, Value, json};
 
@@ -32,13 +33,14 @@ pub(super) async fn facts<H: SandboxHost>(
     for (name, chain) in env.chains() {
         let spec = chain.spec();
         let tokens: Map<String, Value> =
-            spec.tokens.iter().map(|(token, address)| (token.to_string(), json!(address))).collect();
+            spec.tokens.iter().map(|(token, address)| (token.to_string(), json!(checksummed(*address)))).collect();
         let facts = json!({
             "chain_id": spec.chain_id,
             "rpc_url": format!("{base}/sandbox/rpc/{name}"),
-            "payferry": spec.contract,
-            "treasury": spec.treasury,
-            "psp_vault": Vaults::new(spec.contract).of_psp(caller.psp_id),
+            "payferry": checksummed(spec.contract),
+            "treasury": checksummed(spec.treasury),
+            "psp_vault": checksummed(Vaults::new(spec.contract).of_psp(caller.psp_id)),
+            "multicall3": MULTICALL3.to_string(),
             "tokens": tokens,
             "head": block(&chain.devchain().head()),
             "usable": env.is_usable(name, app.system()),
@@ -54,8 +56,8 @@ pub(super) async fn facts<H: SandboxHost>(
         "psp_id": caller.psp_id,
         "clock": {"now": env.clock().now::<Timestamp>().to_string(), "offset_seconds": offset_secs},
         "chains": chains,
-        "sanctioned_address": domain_address(accounts.sanctioned.address()),
-        "review_address": domain_address(accounts.review.address()),
+        "sanctioned_address": accounts.sanctioned.address().to_string(),
+        "review_address": accounts.review.address().to_string(),
         "accounts": clean.chain(others).collect::<Vec<_>>(),
         "keeps_ledger": true,
     }))
@@ -64,7 +66,7 @@ pub(super) async fn facts<H: SandboxHost>(
 /// An account with its key. The keys are the same in every sandbox, and the accounts hold nothing anywhere else.
 fn account(wallet: &DevWallet, screening: Decision) -> Value {
     json!({
-        "address": domain_address(wallet.address()),
+        "address": wallet.address().to_string(),
         "private_key": wallet.signer().to_bytes(),
         "screening": screening,
     })
@@ -105,7 +107,7 @@ pub(super) async fn withdrawal_wallet<H: SandboxHost>(
         Some((fields.required("address", read::address)?, chain))
     })?;
     app.set_withdrawal_wallet(caller.psp_id, chain, wallet).await?;
-    Answer::ok(&json!({"message": "Withdrawal wallet set", "address": wallet, "chain": chain}))
+    Answer::ok(&json!({"message": "Withdrawal wallet set", "address": checksummed(wallet), "chain": chain}))
 }
 
 /// Sends coins and tokens to an account of the client.
@@ -130,5 +132,5 @@ pub(super) async fn faucet(
         let tx_hash = running.transfer(crate::Payer::Clean, token, to, amount).await.map_err(away)?;
         sent.push(json!({"currency": token, "amount": amount.to_string(), "tx_hash": tx_hash}));
     }
-    Answer::ok(&json!({"message": "Sent", "chain": chain, "address": to, "sent": sent}))
+    Answer::ok(&json!({"message": "Sent", "chain": chain, "address": checksummed(to), "sent": sent}))
 }

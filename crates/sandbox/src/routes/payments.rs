@@ -7,6 +7,7 @@ use axum::Extension;
 use axum::extract::State;
 use payferry_actors::System;
 use payferry_domain::{Address, Amount, Chain, PaymentId, PspId, Token};
+use payferry_evm::wallet::checksummed;
 use payferry_httpkit::{Answer, ApiError, Caller, Fault, Path, Payments, read};
 use payferry_runtime::observe::{ActorKind, LOG_ENTRIES_MAX};
 use serde_json::{Value, json};
@@ -59,7 +60,7 @@ pub(super) async fn pay<H: SandboxHost>(
         "chain": chain,
         "currency": token,
         "amount": amount.to_string(),
-        "to": due.wallet,
+        "to": checksummed(due.wallet),
     }))
 }
 

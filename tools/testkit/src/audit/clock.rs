@@ -20,6 +20,13 @@ impl ServiceClock {
         self.offsets.push(TimeDelta::try_seconds(secs).unwrap_or(TimeDelta::MAX));
     }
 
+    /// Records the offset after a move. Until the move, times of the earlier offset are valid, too.
+    pub fn move_by(&mut self, secs: u64) {
+        let by = i64::try_from(secs).ok().and_then(TimeDelta::try_seconds).unwrap_or(TimeDelta::MAX);
+        let offset = self.offsets.last().copied().unwrap_or_default();
+        self.offsets.push(offset.checked_add(&by).unwrap_or(TimeDelta::MAX));
+    }
+
     /// Returns the time of the service's clock at real time `now`, if nothing else moved the clock.
     pub fn shows(&self, now: DateTime<Utc>) -> DateTime<Utc> {
         let offset = self.offsets.last().copied().unwrap_or_default();
@@ -44,7 +51,7 @@ mod tests {
     fn ages_are_right_if_the_clock_moves() {
         let mut clock = ServiceClock::default();
         clock.ahead(0);
-        clock.ahead(61);
+        clock.move_by(61);
         let now = DateTime::UNIX_EPOCH;
         assert_eq!(clock.shows(now), now + TimeDelta::seconds(61));
         let age = |millis: i64| clock.age(&(now + TimeDelta::milliseconds(millis)).to_rfc3339(), now);

@@ -253,6 +253,11 @@ impl RunState {
         Some((record.intended, record.mined?))
     }
 
+    /// Records that the sandbox's clock is about to be moved.
+    pub fn clock_moves_by(&self, secs: u64) {
+        self.inner.lock().clock.move_by(secs);
+    }
+
     /// Records a new offset of the sandbox's clock.
     pub fn clock_moved(&self, offset_secs: i64) {
         self.inner.lock().clock.ahead(offset_secs);
