@@ -354,18 +354,22 @@ pub struct RetentionSection {
 /// treasury, so a ceiling would protect nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct LimitsSection {
-    /// Maximum of one refund, payout, withdrawal or transfer.
+    /// Maximum of one payout, withdrawal or transfer.
     #[serde(deserialize_with = "values::parsed")]
     pub send_max: Amount,
     /// Maximum per PSP, token and UTC day, over all chains.
     #[serde(deserialize_with = "values::parsed")]
     pub send_daily_max: Amount,
+    /// Maximum of refunds to other addresses than the payer's per PSP, token and UTC day, over all chains.
+    #[serde(deserialize_with = "values::parsed")]
+    pub refund_elsewhere_daily_max: Amount,
 }
 
 impl LimitsSection {
     /// Settings for the actors.
     pub const fn ceilings(self) -> Ceilings {
-        Ceilings { send_max: self.send_max, send_daily_max: self.send_daily_max }
+        let Self { send_max, send_daily_max, refund_elsewhere_daily_max } = self;
+        Ceilings { send_max, send_daily_max, refund_elsewhere_daily_max }
     }
 }
 

@@ -21,6 +21,6 @@ pub mod reconcile;
 pub mod system;
 
 pub use system::{
-    ChainChoiceRequest, ChainSetup, InitiateError, InitiatePayment, OrderAnswer, OrderError, OutboundOrder,
+    ChainAway, ChainChoiceRequest, ChainSetup, InitiateError, InitiatePayment, OrderAnswer, OrderError, OutboundOrder,
     OutboundView, PaymentView, StartError, System, SystemConfig, SystemView,
 };

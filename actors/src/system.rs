@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use payferry_domain::payment::{Command, ObservedTransfer, Payment, Rejection};
-use payferry_domain::{Chain, CommandError, PaymentId};
+use payferry_domain::{Address, Asset, Chain, CommandError, PaymentId};
 use payferry_entities::Database;
 use payferry_journal::Journal;
 use payferry_journal::payments;
@@ -28,6 +28,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::aggregate::{Aggregate, Aggregates, Message, Request, Services, SupervisorMessage};
 use crate::chain::ChainView;
 use crate::chains::Chains;
+use crate::compliance::PlainAccounts;
 use crate::compliance::identity::ComplianceService;
 use crate::ledger::check::{Findings, LedgerView};
 use crate::observe::{ActorSubject, TreeMetrics};
@@ -85,7 +86,13 @@ struct Parts {
     ledger: Findings,
     /// Findings of the vault auditor.
     vaults: VaultFindings,
+    accounts: PlainAccounts,
 }
+
+/// A chain did not say what kind of account an address is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0} did not say if the sender is a plain account")]
+pub struct ChainAway(pub Chain);
 
 impl System {
     fn services(&self) -> &Arc<Services> {
@@ -108,6 +115,44 @@ impl System {
         result_rows: impl Into<ResultRows>,
     ) -> Result<Payment, CommandError<Rejection>> {
         run(self.payments(), payment_id, command, result_rows.into(), "the payment").await
+    }
+
+    /// Runs a request on a payment; a refund above a limit is accepted and waits for the operator's approval. `rows`
+    /// makes the rows of each attempt.
+    pub async fn command_or_hold(
+        &self,
+        payment_id: PaymentId,
+        command: Command,
+        rows: impl Fn() -> ResultRows,
+    ) -> Result<Payment, CommandError<Rejection>> {
+        let held = command.held();
+        match (self.command(payment_id, command, rows()).await, held) {
+            (Err(CommandError::AboveDailyLimit | CommandError::AboveSendLimit(_)), Some(held)) => {
+                self.command(payment_id, held, rows()).await
+            }
+            (outcome, _) => outcome,
+        }
+    }
+
+    /// True if an address is a plain account on this chain: one with a key, not a contract. `None` if the chain does not
+    /// say so in time.
+    pub async fn is_plain(&self, chain: Chain, address: Address) -> Option<bool> {
+        self.inner.parts.accounts.is_plain(chain, address).await
+    }
+
+    /// The only sender of a payment's funds in this token (`None`: the due one), if a refund goes to it and the chain
+    /// says that it is a plain account. `to` is `None` if the refund goes to the sender anyway.
+    pub async fn plain_recipient(
+        &self,
+        payment: &Payment,
+        asset: Option<Asset>,
+        to: Option<Address>,
+    ) -> Result<Option<Address>, ChainAway> {
+        let sender = payment.sole_sender(asset).filter(|sender| to.is_none_or(|to| to == *sender));
+        let Some(sender) = sender else { return Ok(None) };
+        let chain = asset.map_or(payment.terms.chain, |asset| asset.chain);
+        let is_plain = self.is_plain(chain, sender).await.ok_or(ChainAway(chain))?;
+        Ok(is_plain.then_some(sender))
     }
 
     /// Up to `limit` transfers that a payment has set aside because its list is full, highest amount first.

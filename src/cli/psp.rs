@@ -44,6 +44,7 @@ pub(super) enum Command {
   payferry psp set psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --fee-bps 50 --data-dir payferry-data
   payferry psp set psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --tolerance 0.05 --overpayment accept --data-dir payferry-data
   payferry psp set psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --send-max 5000 --send-daily-max 20000 --data-dir payferry-data
+  payferry psp set psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --refund-elsewhere-daily-max 2500 --data-dir payferry-data
   payferry psp set psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --withdrawal-wallet 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913")]
     Set {
         /// Id of the PSP.
@@ -106,12 +107,17 @@ pub(super) struct PolicyArgs {
     /// Event names to send where an event has two: payment.*, payin.* or both.
     #[arg(long, value_parser = one_of(EVENT_FAMILIES))]
     event_families: Option<EventFamilies>,
-    /// Maximum of one refund, payout, withdrawal or transfer: an amount, or `default` for the configured one.
+    /// Maximum of one payout, withdrawal or transfer: an amount, or `default` for the configured one.
     #[arg(long, value_name = "AMOUNT")]
     send_max: Option<OwnOrDefault<Amount>>,
-    /// Maximum sent in one token per UTC day over all chains: an amount, or `default` for the configured one.
+    /// Maximum of payouts and withdrawals in one token per UTC day over all chains: an amount, or `default` for the
+    /// configured one.
     #[arg(long, value_name = "AMOUNT")]
     send_daily_max: Option<OwnOrDefault<Amount>>,
+    /// Maximum of refunds to other addresses than the payer's in one token per UTC day: an amount, or `default` for the
+    /// configured one. Refunds above it wait for the operator's approval.
+    #[arg(long, value_name = "AMOUNT")]
+    refund_elsewhere_daily_max: Option<OwnOrDefault<Amount>>,
 }
 
 const EVENT_FAMILIES: &[(EventFamilies, &str, &str)] = &[
@@ -152,6 +158,7 @@ impl From<PolicyArgs> for PolicyChange {
             event_families: args.event_families,
             send_max: args.send_max,
             send_daily_max: args.send_daily_max,
+            refund_elsewhere_daily_max: args.refund_elsewhere_daily_max,
             ..Self::default()
         }
     }

@@ -35,7 +35,9 @@ pub(super) fn expected(key: &str) -> &'static str {
         "log.filter" => "a level or target=level with commas, such as \"warn,payferry=info\"",
         "log.format" => "\"text\" or \"json\"",
         "webhooks.retry_delays_ms" => "a list of three whole numbers above zero",
-        "limits.send_max" | "limits.send_daily_max" => "an amount of tokens as text, such as \"5000\"",
+        "limits.send_max" | "limits.send_daily_max" | "limits.refund_elsewhere_daily_max" => {
+            "an amount of tokens as text, such as \"5000\""
+        }
         "retention.replaced_documents_days" => "a number of days, or 0 forever",
         "retention.events_days" => "at least 30 days, or 0 forever",
         "auditors.vaults_interval_ms" => "a whole number, or 0 for never",

@@ -87,15 +87,19 @@ record! {
 record! {
     fn of(ceilings: Ceilings) {}
 
-    /// Limits of outbound transfers: refunds, payouts, withdrawals, transfers.
+    /// Limits of outbound transfers.
     #[derive(Debug)]
     pub struct LimitsRecord {
-        /// Maximum amount of a single outbound transfer.
-        #[schema(example = "1000000.00")]
+        /// Maximum amount of a single payout, withdrawal or transfer.
+        #[schema(example = "10000.00")]
         send_max: String = ceilings.send_max.to_string(),
-        /// Maximum amount in a token on one UTC day, over all chains.
-        #[schema(example = "5000000.00")]
+        /// Maximum amount of payouts and withdrawals in a token on one UTC day, over all chains.
+        #[schema(example = "50000.00")]
         send_daily_max: String = ceilings.send_daily_max.to_string(),
+        /// Maximum amount of refunds in a token to other addresses than the payer's on one UTC day, over all chains.
+        /// Refunds above it, or above `send_max`, wait for the operator's approval.
+        #[schema(example = "1000.00")]
+        refund_elsewhere_daily_max: String = ceilings.refund_elsewhere_daily_max.to_string(),
     }
 }
 
@@ -132,8 +136,15 @@ pub async fn show(State(app): State<AppState>, caller: Caller<Read>) -> Result<A
 }
 
 /// Settings that only the operator can set.
-const READ_ONLY: [&str; 6] =
-    ["fee_bps", "limits", "send_max", "send_daily_max", "withdrawal_wallets", "withdrawal_wallet"];
+const READ_ONLY: [&str; 7] = [
+    "fee_bps",
+    "limits",
+    "send_max",
+    "send_daily_max",
+    "refund_elsewhere_daily_max",
+    "withdrawal_wallets",
+    "withdrawal_wallet",
+];
 
 /// Settings to change; the others stay. No other field is accepted.
 #[derive(ToSchema)]

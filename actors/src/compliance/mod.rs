@@ -27,5 +27,5 @@ pub use list::ListScreener;
 pub use oracle::ChainalysisOracle;
 pub use sanctions_file::{SanctionsFile, SanctionsFileError};
 pub use screening::{Screening, ScreeningConfig};
-pub use sender::{SENDER_KIND_TIMEOUT, SenderKind};
+pub use sender::{PlainAccounts, SENDER_KIND_TIMEOUT, SenderKind};
 pub use strictest::Strictest;

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use payferry_domain::Chain;
 use payferry_domain::payment::Verdict;
+use payferry_domain::{Address, Chain};
 use payferry_evm::ChainClient;
 
 use super::kyt::{KytError, KytScreener, ScreenRequest};
@@ -22,30 +22,50 @@ const DELEGATION: [u8; 3] = [0xef, 0x01, 0x00];
 /// Length of such code: the prefix and an address.
 const DELEGATION_BYTES: usize = 23;
 
-/// KYT provider whose verdicts also say whether the sender is a plain account.
-pub struct SenderKind {
-    screener: Arc<dyn KytScreener>,
-    chains: BTreeMap<Chain, ChainClient>,
+/// Asks the chains for the kind of an address.
+#[derive(Clone)]
+pub struct PlainAccounts {
+    chains: Arc<BTreeMap<Chain, ChainClient>>,
 }
 
-impl SenderKind {
-    /// Asks `screener` about the money, and the transfer's chain about the sender.
-    pub fn new(screener: Arc<dyn KytScreener>, chains: impl IntoIterator<Item = (Chain, ChainClient)>) -> Self {
-        Self { screener, chains: chains.into_iter().collect() }
+impl PlainAccounts {
+    /// Asks these chains.
+    pub fn new(chains: impl IntoIterator<Item = (Chain, ChainClient)>) -> Self {
+        Self { chains: Arc::new(chains.into_iter().collect()) }
     }
 
-    /// Returns `None` if not requested or unknown.
-    async fn is_plain(&self, request: &ScreenRequest) -> Option<bool> {
-        let client = self.chains.get(&request.chain).filter(|_| request.wants_sender_kind)?;
-        match tokio::time::timeout(SENDER_KIND_TIMEOUT, client.code(request.address)).await {
+    /// True for an account with a key, false for a contract; `None` if the chain does not answer in time.
+    pub async fn is_plain(&self, chain: Chain, address: Address) -> Option<bool> {
+        let client = self.chains.get(&chain)?;
+        match tokio::time::timeout(SENDER_KIND_TIMEOUT, client.code(address)).await {
             Ok(Ok(code)) => Some(code.is_empty() || is_delegation(&code)),
             Ok(Err(error)) => {
-                tracing::warn!(subject = %request.subject, chain = %request.chain, %error,
-                    "the kind of a transfer's sender is unknown; no money is returned to it automatically");
+                tracing::warn!(%chain, %address, %error, "the kind of a transfer's sender is unknown");
                 None
             }
             Err(_) => None,
         }
+    }
+}
+
+/// KYT provider whose verdicts also say whether the sender is a plain account.
+pub struct SenderKind {
+    screener: Arc<dyn KytScreener>,
+    accounts: PlainAccounts,
+}
+
+impl SenderKind {
+    /// Asks `screener` about the money, and the transfer's chain about the sender.
+    pub fn new(screener: Arc<dyn KytScreener>, accounts: PlainAccounts) -> Self {
+        Self { screener, accounts }
+    }
+
+    /// Returns `None` if not requested or unknown. Money is then not returned to the sender automatically.
+    async fn is_plain(&self, request: &ScreenRequest) -> Option<bool> {
+        if !request.wants_sender_kind {
+            return None;
+        }
+        self.accounts.is_plain(request.chain, request.address).await
     }
 }
 
@@ -71,7 +91,6 @@ impl KytScreener for SenderKind {
 mod tests {
     use alloy::primitives::Bytes;
     use payferry_devchain::{ChainConfig, Devchain, Faults, GenesisAccount};
-    use payferry_domain::Address;
     use payferry_domain::payment::Decision;
 
     use super::*;
@@ -112,8 +131,8 @@ mod tests {
     #[tokio::test]
     async fn accounts_are_plain_and_contracts_are_not() {
         let chain = chain().await;
-        let clients = [(Chain::Base, ChainClient::new(chain.transport()))];
-        let screener = SenderKind::new(provider(true), clients);
+        let accounts = PlainAccounts::new([(Chain::Base, ChainClient::new(chain.transport()))]);
+        let screener = SenderKind::new(provider(true), accounts);
         assert_eq!(found(&screener, PLAIN).await, Some(true));
         assert_eq!(found(&screener, DELEGATED).await, Some(true), "its key still controls it");
         assert_eq!(found(&screener, CONTRACT).await, Some(false));
@@ -126,12 +145,12 @@ mod tests {
     async fn unknown_sender_kind_neither_delays_nor_changes_verdicts() {
         let chain = chain().await;
         chain.set_faults(Faults { error_rate: 1.0, ..Faults::default() });
-        let clients = || [(Chain::Base, ChainClient::new(chain.transport()))];
-        let screener = SenderKind::new(provider(true), clients());
+        let accounts = || PlainAccounts::new([(Chain::Base, ChainClient::new(chain.transport()))]);
+        let screener = SenderKind::new(provider(true), accounts());
         assert_eq!(found(&screener, PLAIN).await, None);
-        let elsewhere = SenderKind::new(provider(true), []);
+        let elsewhere = SenderKind::new(provider(true), PlainAccounts::new([]));
         assert_eq!(found(&elsewhere, PLAIN).await, None, "a chain that is not configured here");
-        let silent = SenderKind::new(provider(false), clients());
+        let silent = SenderKind::new(provider(false), accounts());
         let request = ScreenRequest { wants_sender_kind: true, ..request_from(PLAIN) };
         assert!(silent.screen(&request).await.is_err(), "an error of the provider stays an error");
     }

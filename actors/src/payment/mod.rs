@@ -12,13 +12,14 @@ use std::time::Instant;
 
 use payferry_domain::outbound::{self, OutboundId};
 use payferry_domain::payment::{
-    self, Command, Effect, Event, Outage, OutageId, Payment, Rejection, Requester, Status, TransferKey, TransferStatus,
-    Transition, resume,
+    self, Command, Effect, Event, Outage, OutageId, Payment, RefundLimit, Rejection, Requester, Status, TransferKey,
+    TransferStatus, Transition, resume,
 };
 use payferry_domain::{Address, Amount, Chain, CommandError, PaymentId, Timestamp};
 use payferry_entities::{Database, StoreError, audit_log, idempotency_keys};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_journal::payments::{self, Unapplied};
+use payferry_journal::psps::Ceilings;
 use payferry_runtime::observe::{ActorKind, ActorMetrics};
 
 use crate::aggregate::{Aggregate, Aggregates, ChainProgress, Decided, Message, Services, SupervisorMessage};
@@ -166,7 +167,7 @@ impl Aggregate for Payment {
             | Command::TakeIn { .. }
             | Command::Cancel
             | Command::Accept { .. }
-            | Command::RequestRefund { .. } => true,
+            | Command::RequestRefund(_) => true,
             _ => false,
         }
     }
@@ -191,15 +192,15 @@ impl Aggregate for Payment {
             return Ok(Decided::Known(write, still_in_review(command, self)));
         };
         let psp = payments.psps.get(self.terms.psp_id).await?;
-        let send_max = psp.ceilings.send_max;
-        if requested_amount(&transition).is_some_and(|amount| amount > send_max) {
+        let Ceilings { send_max, refund_elsewhere_daily_max, .. } = psp.ceilings;
+        if limited_amount(&transition).is_some_and(|amount| amount > send_max) {
             return Err(Failed::refused(CommandError::AboveSendLimit(send_max)));
         }
         let rows = payments::RequestRows {
             idempotency: result_rows.answer.as_ref().map(|answer| answer(&transition.payment)),
             audit: result_rows.audit.clone(),
         };
-        let ceiling = psp.ceilings.send_daily_max;
+        let ceiling = refund_elsewhere_daily_max;
         let is_sent = |event| psp.is_sent(event, &transition.announcements);
         let write = payments::transition_write(self, &transition, command, rows, real_now, ceiling, is_sent)?;
         Ok(Decided::Change(write, transition))
@@ -305,13 +306,10 @@ fn still_in_review(command: &Command, payment: &Payment) -> Vec<Effect> {
     owed
 }
 
-/// Amount that the PSP itself requested to send. Amounts that follow from its policies are part of the payment, which
-/// has its own limit; funds that could not be settled are returned in full or not at all.
-fn requested_amount(transition: &Transition) -> Option<Amount> {
+/// Amount of a requested refund to another address than the payer's that no operator has to approve.
+fn limited_amount(transition: &Transition) -> Option<Amount> {
     transition.events.iter().find_map(|event| match event {
-        Event::RefundRequested { refund, withdraws_settlement: false } if refund.requested_by == Requester::Psp => {
-            Some(refund.amount)
-        }
+        Event::RefundRequested { refund, .. } if refund.limit == RefundLimit::Elsewhere => Some(refund.amount),
         _ => None,
     })
 }

@@ -44,7 +44,7 @@ impl System {
     pub async fn order_outbound(&self, request: OutboundOrder) -> Result<OutboundTransfer, OrderError> {
         let services = self.services();
         let psp = services.psps.get(request.psp_id).await.map_err(|e| OrderError::Unavailable(e.to_string()))?;
-        let Ceilings { send_max, send_daily_max } = psp.ceilings;
+        let Ceilings { send_max, send_daily_max, .. } = psp.ceilings;
         if request.amount > send_max {
             return Err(OrderError::AboveSendLimit(send_max));
         }

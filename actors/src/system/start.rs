@@ -25,7 +25,7 @@ use crate::auditors::AuditorsConfig;
 use crate::chain::{ChainContext, Checkpoint, HeadSignals, Settler, SettlerArgs, Watcher, WatcherArgs};
 use crate::chains::Chains;
 use crate::compliance::identity::{self, ComplianceConfig, ComplianceService, IdentityProvider};
-use crate::compliance::{KytScreener, Screening, ScreeningConfig, SenderKind};
+use crate::compliance::{KytScreener, PlainAccounts, Screening, ScreeningConfig, SenderKind};
 use crate::ledger::check::{self, Findings, LedgerAuditor};
 use crate::observe::TreeMetrics;
 use crate::pauses::Pauses;
@@ -132,6 +132,8 @@ impl System {
         services.pauses.refresh(&services.chains).await.map_err(failed("pauses"))?;
         let following = services.pauses.follow(services.chains.clone());
         let keeping = wallets::keep(services.clone());
+        let clients = setups.iter().map(|setup| (setup.spec.chain, setup.client.clone()));
+        let accounts = PlainAccounts::new(clients);
         let parts = Arc::new(Parts {
             services,
             payments,
@@ -139,6 +141,7 @@ impl System {
             compliance: RwLock::default(),
             ledger: Findings::default(),
             vaults: VaultFindings::default(),
+            accounts: accounts.clone(),
         });
         let inner = Inner {
             _refreshing: refresh(parts.clone()),
@@ -152,8 +155,7 @@ impl System {
         };
         let system = Self { inner: Arc::new(inner) };
         system.start_webhooks(config.webhooks).await?;
-        let clients = setups.iter().map(|setup| (setup.spec.chain, setup.client.clone()));
-        let screener = Arc::new(SenderKind::new(config.screener, clients));
+        let screener = Arc::new(SenderKind::new(config.screener, accounts));
         system.start_screening(config.screening, screener).await?;
         system.start_compliance(config.compliance, config.identity).await?;
         system.start_supervisor(system.outbound(), 0, "outbound supervisor").await?;

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use super::event::Event;
+use super::money_out::{Refund, RefundFailure};
 use super::state::Payment;
 use super::status::{FailureReason, Label, PublicFailure, Reason, Status};
 use crate::chain::{Chain, Hash32};
@@ -274,6 +275,8 @@ struct Body<'a> {
     refund_id: Option<RefundId>,
     refund_amount: Option<String>,
     refund_address: Option<String>,
+    refund_failure_reason: Option<RefundFailure>,
+    refund_failure: Option<&'a str>,
     /// Of an event of a refund: `amount` under an unambiguous name.
     payment_amount: Option<String>,
     labels: Vec<&'static str>,
@@ -315,6 +318,8 @@ pub fn payload(payment: &Payment, announcement: &Announcement, event_id: EventId
         refund_id: announcement.refund_id,
         refund_amount: refund.map(|refund| refund.amount.to_string()),
         refund_address: refund.map(|refund| refund.to.checksummed()),
+        refund_failure_reason: refund.and_then(Refund::failure_reason),
+        refund_failure: refund.filter(|refund| refund.failure_reason().is_some()).and_then(|it| it.failure.as_deref()),
         payment_amount: announcement.refund_id.map(|_| terms.amount.to_string()),
         labels: payment.labels.iter().map(Label::as_str).collect(),
         failure_reason: failure,

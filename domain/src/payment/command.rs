@@ -70,19 +70,13 @@ pub enum Command {
         expected_received: Option<Amount>,
     },
     /// Refund the payment. (Request of a person.)
-    RequestRefund {
-        /// Id for the new refund.
+    RequestRefund(Box<RefundOrder>),
+    /// Approve or reject a refund above the limit. (Request of the operator.)
+    DecideRefund {
+        /// Id of the refund.
         refund_id: RefundId,
-        /// Amount; if absent, everything that can be refunded.
-        amount: Option<Amount>,
-        /// Recipient address; if absent, the sender, if the PSP allows it.
-        to: Option<Address>,
-        /// Funds to refund. Only the operator may use `Blocked`.
-        funds: Funds,
-        /// Token and chain. Set only for misdirected funds.
-        asset: Option<Asset>,
-        /// Requester.
-        by: Requester,
+        /// True to send the refund, false to fail it.
+        approve: bool,
     },
     /// A screening result for the address of a refund, or (with `verdict.by_operator`) the decision of a person on a
     /// review.
@@ -146,6 +140,46 @@ pub enum Command {
         /// As in `CompleteSettlement`.
         revision: u32,
     },
+}
+
+/// A refund to accept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RefundOrder {
+    /// Id for the new refund.
+    pub id: RefundId,
+    /// Amount; if absent, everything that can be refunded.
+    pub amount: Option<Amount>,
+    /// Recipient address; if absent, the sender, if the PSP allows it.
+    pub to: Option<Address>,
+    /// Funds to refund. Only the operator may use `Blocked`.
+    pub funds: Funds,
+    /// Token and chain. Set only for misdirected and blocked funds.
+    pub asset: Option<Asset>,
+    /// Requester.
+    pub by: Requester,
+    /// The sender of the funds, if the chain says that it is a plain account: a refund to it has no limit.
+    pub plain: Option<Address>,
+    /// True if the refund is above a limit, so that the operator must approve it.
+    pub hold: bool,
+}
+
+impl RefundOrder {
+    /// An order to refund everything that was received, to an address that follows from the payment.
+    pub fn new(id: RefundId, by: Requester) -> Self {
+        Self { id, amount: None, to: None, funds: Funds::Received, asset: None, by, plain: None, hold: false }
+    }
+}
+
+impl Command {
+    /// Returns the request for the same refund, to be approved by the operator. `None` for other commands.
+    pub fn held(&self) -> Option<Self> {
+        match self {
+            Self::RequestRefund(order) if !order.hold => {
+                Some(Self::RequestRefund(Box::new(RefundOrder { hold: true, ..(**order).clone() })))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Reason for rejecting a command of a person, independent of HTTP. The payment did not change.
@@ -217,6 +251,9 @@ pub enum Rejection {
     /// Another refund has the same id.
     #[error("a different refund with this id exists")]
     RefundExists,
+    /// The refund does not wait for the operator's approval.
+    #[error("the refund does not wait for approval")]
+    NotAwaitingApproval,
     /// No transfers of the payment are set aside.
     #[error("no transfers of this payment are set aside")]
     NothingSetAside,
@@ -252,6 +289,7 @@ impl Rejection {
             Self::RefundAddressRequired => "refund_address_required",
             Self::RefundAddressInvalid => "refund_address_invalid",
             Self::RefundExists => "refund_exists",
+            Self::NotAwaitingApproval => "not_awaiting_approval",
             Self::NothingSetAside => "nothing_set_aside",
             Self::ListFull => "list_full",
             Self::UnknownTransfer => "unknown_transfer",

@@ -169,6 +169,13 @@ pub enum Event {
         /// Verdict.
         verdict: Box<Verdict>,
     },
+    /// The operator approved a refund above a limit.
+    RefundApproved {
+        /// Id of the refund.
+        refund_id: RefundId,
+        /// Time of the decision.
+        at: Timestamp,
+    },
     /// The outbound transfer of a refund is final.
     RefundSent {
         /// Id of the refund.

@@ -91,6 +91,11 @@ fn apply(payment: &mut Payment, event: &Event) {
                 refund.verdict = Some(verdict.clone());
             }
         }
+        Event::RefundApproved { refund_id, at } => {
+            if let Some(refund) = payment.refunds.iter_mut().find(|refund| refund.id == *refund_id) {
+                refund.approved_at = Some(*at);
+            }
+        }
         Event::RefundSent { refund_id, revision, tx_hash, at } => {
             finish_refund(payment, *refund_id, *revision, *at, |refund| {
                 (refund.state, refund.tx_hash) = (RefundState::Sent, Some(*tx_hash));
@@ -292,6 +297,7 @@ pub(crate) fn derived_labels(payment: &Payment, labels: Labels) -> Labels {
         .set(Label::InReview, in_review(payment))
         .set(Label::FundsBlocked, any(&|t| t.is_present() && t.is_blocked()))
         .set(Label::SettlementFailed, failing)
+        .set(Label::RefundApproval, payment.refunds.iter().any(Refund::awaits_approval))
 }
 
 /// Returns true if a transfer, or the address of a refund, waits for a decision of the operator.

@@ -23,15 +23,15 @@ mod terms;
 mod transfer;
 
 pub use announce::{Announcement, EventName, EventPattern, announced, payload, test_payload};
-pub use command::{Command, OutageId, Rejection};
+pub use command::{Command, OutageId, RefundOrder, Rejection};
 pub(crate) use decide::is_judged;
 pub use decide::{REMINE_GRACE_SECS, RETRY_FIRST_SECS, RETRY_MAX_SECS, decide};
 pub use event::{Alarm, Effect, Event};
 pub(crate) use evolve::derived_labels;
 use evolve::{commit, evolve};
 pub use money_out::{
-    Funds, NewOperation, OperationAction, OperationBody, Refund, RefundState, Requester, Settlement, SettlementState,
-    Vault,
+    Funds, NewOperation, OperationAction, OperationBody, Refund, RefundFailure, RefundLimit, RefundState, Requester,
+    Settlement, SettlementState, Vault,
 };
 pub use react::{REVIEW_ALARM_SECS, react, resume};
 pub use state::{KytSummary, Outage, Payment};

@@ -81,6 +81,32 @@ named! {
 }
 
 named! {
+    /// Limit that applies to a refund.
+    #[derive(Default)]
+    RefundLimit, "none, elsewhere, approval" {
+        /// None: it goes to the plain account that sent the funds, or the operator or a policy requested it.
+        #[default]
+        None = "none",
+        /// It counts against the PSP's daily limit of refunds to other addresses.
+        Elsewhere = "elsewhere",
+        /// It is above a limit: the operator must approve it.
+        Approval = "approval",
+    }
+}
+
+named! {
+    /// Reason why a refund failed.
+    RefundFailure, "address_blocked, not_approved, send_failed" {
+        /// Screening blocked the address.
+        AddressBlocked = "address_blocked",
+        /// The operator rejected it.
+        NotApproved = "not_approved",
+        /// The chain rejected it for a permanent reason.
+        SendFailed = "send_failed",
+    }
+}
+
+named! {
     /// Funds that a refund uses.
     Funds, "received, blocked, misdirected" {
         /// Funds that count.
@@ -114,6 +140,13 @@ named! {
     }
 }
 
+/// Public status of a refund that waits for the operator's approval.
+pub const PENDING_APPROVAL: &str = "pending_approval";
+/// Failure of a refund to a blocked address.
+pub(super) const ADDRESS_BLOCKED: &str = "the address is blocked by screening";
+/// Failure of a refund that the operator rejected.
+pub(super) const NOT_APPROVED: &str = "the operator did not approve the refund";
+
 /// A refund of the payment.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,6 +169,11 @@ pub struct Refund {
     pub verdict: Option<Box<Verdict>>,
     /// Requester; `schedule` for the excess policy.
     pub requested_by: Requester,
+    /// Limit that applied when it was accepted.
+    #[serde(default)]
+    pub limit: RefundLimit,
+    /// Time of the operator's approval. Only of a refund above a limit.
+    pub approved_at: Option<Timestamp>,
     /// Current state.
     pub state: RefundState,
     /// Newest applied revision of the settler's row.
@@ -164,6 +202,8 @@ impl Refund {
             asset: None,
             verdict: None,
             requested_by,
+            limit: RefundLimit::None,
+            approved_at: None,
             state: RefundState::Pending,
             revision: 0,
             requested_at: at,
@@ -181,6 +221,38 @@ impl Refund {
     /// Returns true if screening has not yet returned `allow` or `block`.
     pub fn awaits_screening(&self) -> bool {
         self.state == RefundState::Pending && matches!(self.decision(), None | Some(Decision::Review))
+    }
+
+    /// Returns true if the operator has not decided about a refund above a limit.
+    pub fn awaits_approval(&self) -> bool {
+        self.state == RefundState::Pending && self.limit == RefundLimit::Approval && self.approved_at.is_none()
+    }
+
+    /// Returns true if the refund may be sent: screening allows the address, and no approval is missing.
+    pub fn is_cleared(&self) -> bool {
+        self.state == RefundState::Pending && !self.awaits_screening() && !self.awaits_approval()
+    }
+
+    /// Returns the public status: the state, or `pending_approval`.
+    pub fn public_status(&self) -> &'static str {
+        if self.awaits_approval() { PENDING_APPROVAL } else { self.state.as_str() }
+    }
+
+    /// Returns the reason of the failure, if the refund is failed. Only its words are stored.
+    pub fn failure_reason(&self) -> Option<RefundFailure> {
+        let failure = self.failure.as_deref().filter(|_| self.state == RefundState::Failed)?;
+        Some(match failure {
+            ADDRESS_BLOCKED => RefundFailure::AddressBlocked,
+            NOT_APPROVED => RefundFailure::NotApproved,
+            _ => RefundFailure::SendFailed,
+        })
+    }
+
+    /// Returns the time of the last change.
+    pub fn updated_at(&self) -> Timestamp {
+        let screened_at = self.verdict.as_ref().map(|verdict| verdict.checked_at);
+        let later = [screened_at, self.approved_at, self.finished_at];
+        later.into_iter().flatten().fold(self.requested_at, Timestamp::max)
     }
 }
 

@@ -58,6 +58,7 @@ pub fn react(after: &Payment, event: &Event) -> Vec<Effect> {
         }
         Event::RefundRequested { .. } => refund_screenings(after).into_iter().chain(settlement(after)).collect(),
         Event::RefundScreened { .. } => refund_screenings(after).into_iter().chain(queued_refunds(after)).collect(),
+        Event::RefundApproved { .. } => queued_refunds(after),
         Event::RefundSent { .. } => overdrawn(after).into_iter().collect(),
         Event::TransferFinalised { .. }
         | Event::TransferCounted { .. }
@@ -179,13 +180,12 @@ fn chain_of(payment: &Payment, refund: &Refund) -> Chain {
 
 /// Notifies the settler about queued refunds.
 fn queued_refunds(payment: &Payment) -> Vec<Effect> {
-    let cleared = |refund: &&Refund| refund.state == RefundState::Pending && !refund.awaits_screening();
     let send = |refund: &Refund| Effect::Send {
         operation: refund.operation,
         refund_id: refund.id,
         chain: chain_of(payment, refund),
     };
-    payment.refunds.iter().filter(cleared).map(send).collect()
+    payment.refunds.iter().filter(|refund| refund.is_cleared()).map(send).collect()
 }
 
 /// Returns the change of the operation queue for `event`. `after` is the payment directly after the event.
@@ -209,9 +209,9 @@ pub(super) fn operation(after: &Payment, event: &Event) -> Option<NewOperation> 
             settle(OperationAction::Cancel)
         }
         Event::RefundRequested { withdraws_settlement: true, .. } => settle(OperationAction::Cancel),
-        Event::RefundScreened { refund_id, verdict } if verdict.decision == Decision::Allow => {
-            let refund = after.refunds.iter().find(|refund| refund.id == *refund_id);
-            refund.map(|refund| refund_operation(after, refund))
+        Event::RefundScreened { refund_id, .. } | Event::RefundApproved { refund_id, .. } => {
+            let refund = after.refunds.iter().find(|refund| refund.id == *refund_id && refund.is_cleared());
+            refund.filter(|refund| refund.decision() == Some(Decision::Allow)).map(|it| refund_operation(after, it))
         }
         _ => None,
     }

@@ -11,7 +11,7 @@ use super::money_out::{Funds, Refund, RefundState, Settlement, SettlementState, 
 use super::status::{FailureReason, HistoryEntry, Label, Labels, PublicFailure, Reason, Status};
 use super::terms::Terms;
 use super::transfer::{Decision, Transfer, TransferKey, TransferStatus, TransferToken, Verdict};
-use crate::chain::Finality;
+use crate::chain::{Address, Finality};
 use crate::ids::PaymentId;
 use crate::ledger::Asset;
 use crate::money::{Amount, Token};
@@ -166,6 +166,15 @@ impl Payment {
         self.refunds.iter().filter(live).filter(from).map(|refund| refund.amount).sum()
     }
 
+    /// Returns the only sender of the funds that arrived in this token, or (`None`) in the due token; `None` if there are
+    /// several.
+    pub fn sole_sender(&self, asset: Option<Asset>) -> Option<Address> {
+        let of_it = |t: &&Transfer| if t.is_right() { asset.is_none() } else { asset == Some(self.asset_of(t)) };
+        let mut final_ones = self.transfers.iter().filter(|t| t.status == TransferStatus::Final).filter(of_it);
+        let first = final_ones.next()?.from;
+        final_ones.all(|other| other.from == first).then_some(first)
+    }
+
     /// Returns the amount that the PSP can refund, over both vaults: received less refunded and reserved.
     pub fn refundable(&self) -> Amount {
         match self.status {
@@ -255,10 +264,13 @@ impl Payment {
         self.passed_at.is_some_and(|passed| passed >= self.deadline())
     }
 
-    /// Returns the most urgent label that needs attention from an operator, if any.
+    /// Returns the most urgent label that needs attention from an operator, if any. Only the operator can end the wait
+    /// for an approval, so that it comes first.
     pub fn attention(&self) -> Option<Label> {
         let failing = self.status == Status::Confirmed && self.labels.contains(Label::SettlementFailed);
-        if failing {
+        if self.labels.contains(Label::RefundApproval) {
+            Some(Label::RefundApproval)
+        } else if failing {
             Some(Label::SettlementFailed)
         } else if self.labels.contains(Label::InReview) {
             Some(Label::InReview)

@@ -151,6 +151,8 @@ named! {
         FundsBlocked = "FUNDS_BLOCKED",
         /// The settlement failed for a permanent reason and has not succeeded since.
         SettlementFailed = "SETTLEMENT_FAILED",
+        /// A refund above the limit waits for the operator's approval.
+        RefundApproval = "REFUND_APPROVAL",
     }
 }
 

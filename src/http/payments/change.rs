@@ -32,32 +32,34 @@ pub(super) struct Change {
 
 impl Change {
     /// Sends the command to the payment's actor, unless the command sends money and the operator has paused the
-    /// account. Returns `answer` of the committed payment, which the idempotency key also stores.
+    /// account. A refund above a limit waits for the operator's approval. Returns `answer` of the committed payment, which the idempotency key also stores.
     pub async fn carry_out<S: Requires>(
         self,
         app: &AppState,
         request: &Submission<S>,
         answer: impl Fn(&AppShared, &Payment) -> Result<Answer, ApiError> + Clone + Send + Sync + 'static,
     ) -> Result<Response, ApiError> {
-        let is_money_out = matches!(self.command, Command::RequestRefund { .. });
+        let is_money_out = matches!(self.command, Command::RequestRefund(_));
         if is_money_out && app.system.pauses().is_paused(Scope::Psp(request.psp_id)) {
             return Err(ApiError::psp_paused());
         }
         let first: Arc<Mutex<Option<Answer>>> = Arc::default();
-        let (made, make, state) = (first.clone(), answer.clone(), app.clone());
-        let kept = request.idempotency.row_of(move |payment| {
-            let answer = make(&state, payment)?;
-            *made.lock() = Some(answer.clone());
-            Ok(answer)
-        });
-        let entry = NewAuditEntry {
-            action: self.action.to_owned(),
-            psp_id: Some(request.psp_id),
-            subject: self.payment_id.to_string(),
-            detail: self.detail,
+        let rows = || {
+            let (made, make, state) = (first.clone(), answer.clone(), app.clone());
+            let kept = request.idempotency.row_of(move |payment| {
+                let answer = make(&state, payment)?;
+                *made.lock() = Some(answer.clone());
+                Ok(answer)
+            });
+            let entry = NewAuditEntry {
+                action: self.action.to_owned(),
+                psp_id: Some(request.psp_id),
+                subject: self.payment_id.to_string(),
+                detail: self.detail.clone(),
+            };
+            ResultRows::from(kept).audited(entry, &Actor::ApiKey(request.key_id), app.clock().now())
         };
-        let result_rows = ResultRows::from(kept).audited(entry, &Actor::ApiKey(request.key_id), app.clock().now());
-        match app.system.command(self.payment_id, self.command, result_rows).await {
+        match app.system.command_or_hold(self.payment_id, self.command, rows).await {
             Ok(payment) => {
                 let first = first.lock().take();
                 Ok(first.map_or_else(|| answer(app, &payment), Ok)?.into_response())
@@ -147,7 +149,7 @@ pub async fn resolve(parts: ChangeOf<Money>) -> Result<Response, ApiError> {
             retry.carry_out(&app, &request, accepted).await
         }
         Action::Refund(asked) => {
-            asked.change(&app, &payment, RefundId::generate())?.carry_out(&app, &request, accepted).await
+            asked.change(&app, &payment, RefundId::generate()).await?.carry_out(&app, &request, accepted).await
         }
     }
 }

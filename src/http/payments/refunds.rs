@@ -5,10 +5,14 @@
 use axum::extract::State;
 use axum::response::Response;
 use payferry_actors::destination::Unsuitable;
-use payferry_domain::payment::{Command, Decision, Funds, Payment, Refund, Requester, TransferToken};
+use payferry_domain::payment::{
+    Command, Decision, Funds, Payment, Refund, RefundFailure, RefundOrder, Requester, TransferToken,
+};
 use payferry_domain::{Address, Amount, Asset, Chain, RefundId, Token};
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::{Answer, ApiError, Fault, Fields, Money, Path, Problem, QueryFields, Read, Submission, read};
+use payferry_httpkit::{
+    Answer, ApiError, Away, Fault, Fields, Money, Path, Problem, QueryFields, Read, Submission, read,
+};
 use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
@@ -22,16 +26,20 @@ record! {
     /// The record of one of the payment's refunds.
     pub fn of(payment: &Payment, refund: &Refund) {
         let asset = refund.asset.unwrap_or_else(|| payment.asset());
+        let failure_reason = refund.failure_reason();
     }
 
     /// A refund.
     #[derive(Debug)]
     pub struct RefundRecord {
         #[schema(example = "rf_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+        id: String = refund.id.to_string(),
+        /// The same as `id`.
         refund_id: String = refund.id.to_string(),
         payment_id: String = payment.terms.public_id(),
-        /// pending, sent or failed. Only a failed refund can be requested again.
-        status: &'static str = refund.state.as_str(),
+        /// pending_approval (above a limit: waits for the operator), pending, sent or failed. Only a failed refund can be
+        /// requested again.
+        status: &'static str = refund.public_status(),
         #[schema(example = "10.00")]
         amount: String = refund.amount.to_string(),
         /// USDC or USDT; null for a token that the service does not support.
@@ -51,8 +59,13 @@ record! {
         kyt_verdict: &'static str = refund.decision().map_or("pending", Decision::as_str),
         /// Hash of the transaction, once sent.
         tx_hash: Option<String> = refund.tx_hash.map(|hash| hash.to_string()),
-        /// Reason of the failure.
-        failure: Option<String> = refund.failure.clone(),
+        /// address_blocked, not_approved or send_failed, while it is failed.
+        failure_reason: Option<&'static str> = failure_reason.map(RefundFailure::as_str),
+        /// The failure reason in words.
+        failure: Option<String> = refund.failure.clone().filter(|_| failure_reason.is_some()),
+        created_at: DateTime = refund.requested_at.into(),
+        updated_at: DateTime = refund.updated_at().into(),
+        /// The same as `created_at`.
         requested_at: DateTime = refund.requested_at.into(),
         /// When it was sent or failed.
         finished_at: Option<DateTime> = refund.finished_at.map(DateTime::from),
@@ -110,8 +123,10 @@ pub struct RefundRequest {
 /// Refund a payment
 ///
 /// Before the settlement, money is refunded from the payment's wallet, afterwards from the account's vault. The webhook
-/// `refund.sent` or `refund.failed` reports the outcome. A failed refund can be requested again. One refund takes from
-/// one of the two sources. If there is money in both, two refunds return all of it. For money in another token or on
+/// `refund.sent` or `refund.failed` reports the outcome. A failed refund can be requested again. A refund to the plain
+/// account (not a contract) that sent all of the money is limited only by what was received. Refunds to other addresses
+/// above `limits.refund_elsewhere_daily_max` of the settings, or a single one above `limits.send_max`, are
+/// `pending_approval` until the operator approves them. One refund takes from one of the two sources. If there is money in both, two refunds return all of it. For money in another token or on
 /// another chain, set `token_address` and `chain` as in its transfer. It is refunded from the same wallet on that
 /// chain.
 #[utoipa::path(
@@ -121,9 +136,11 @@ pub struct RefundRequest {
     responses(
         (status = 202, description = "The refund; its amount is reserved.", body = RefundRecord),
         (status = 409, description = "`refund_too_large`, `nothing_to_refund`, `payment_pending`, `settlement_in_progress`, \
-            `funds_blocked`, `refund_spans_vaults`, `refund_must_be_all`, `insufficient_balance`, `above_send_limit`, \
-            `above_daily_limit`, or `psp_paused`: the operator has paused the account.", body = Problem),
+            `funds_blocked`, `refund_spans_vaults`, `refund_must_be_all`, `insufficient_balance`, or `psp_paused`: the \
+            operator has paused the account.", body = Problem),
         (status = 422, description = "Every invalid field is named; or `refund_address_required`.", body = Problem),
+        (status = 503, description = "`chain_unavailable`: the chain did not say if the sender is a plain account.",
+            body = Problem),
     ),
 )]
 pub async fn request(parts: ChangeOf<Money>) -> Result<Response, ApiError> {
@@ -133,7 +150,7 @@ pub async fn request(parts: ChangeOf<Money>) -> Result<Response, ApiError> {
     let asked = read_with_address(&app, &request, read).await?;
     let refund_id = RefundId::generate();
     let answer = move |_: &AppShared, payment: &Payment| Answer::accepted(&RefundRecord::find(payment, refund_id)?);
-    asked.change(&app, &payment, refund_id)?.carry_out(&app, &request, answer).await
+    asked.change(&app, &payment, refund_id).await?.carry_out(&app, &request, answer).await
 }
 
 /// Reads the fields of the body with `read`. The address in it is checked before, so that every fault is reported at
@@ -176,12 +193,15 @@ impl RefundFields {
         Self { amount: fields.optional("amount", read::part), to, chain, token_address }
     }
 
-    /// The decision to refund this amount of the payment's money.
-    pub fn change(self, app: &AppShared, payment: &Payment, refund_id: RefundId) -> Result<Change, ApiError> {
+    /// The decision to refund this amount of the payment's money. Asks the chain if the sender is a plain account.
+    pub async fn change(self, app: &AppShared, payment: &Payment, refund_id: RefundId) -> Result<Change, ApiError> {
         let asset = self.asset(app, payment)?;
         let funds = if asset.is_some() { Funds::Misdirected } else { Funds::Received };
         let Self { amount, to, .. } = self;
-        let command = Command::RequestRefund { refund_id, amount, to, funds, asset, by: Requester::Psp };
+        let plain = app.system.plain_recipient(payment, asset, to).await;
+        let plain = plain.map_err(|away| ApiError::Unavailable(Away::Chain, away.to_string().into()))?;
+        let order = RefundOrder { amount, to, funds, asset, plain, ..RefundOrder::new(refund_id, Requester::Psp) };
+        let command = Command::RequestRefund(Box::new(order));
         let detail = json!({ "refund_id": refund_id });
         Ok(Change { payment_id: payment.id(), command, action: "payment.refund_requested", detail })
     }

@@ -64,8 +64,8 @@ record! {
         magic_link: String = app.magic_link(&terms.link_token),
         /// EIP-681 URI for wallets: a transfer of the amount still due. Null once the payment no longer expects money.
         payment_uri: Option<String> = payment_uri,
-        /// UNDERPAID, OVERPAID, LATE, MULTIPLE, EXCESS, REORGED, WRONG_TOKEN, WRONG_CHAIN, IN_REVIEW, FUNDS_BLOCKED or
-        /// SETTLEMENT_FAILED.
+        /// UNDERPAID, OVERPAID, LATE, MULTIPLE, EXCESS, REORGED, WRONG_TOKEN, WRONG_CHAIN, IN_REVIEW, FUNDS_BLOCKED,
+        /// SETTLEMENT_FAILED or REFUND_APPROVAL.
         labels: Vec<&'static str> = payment.labels.iter().map(Label::as_str).collect(),
         /// expired, kyt_blocked, settlement_failed or cancelled; for a transfer to a customer also mismatched. Null unless
         /// `status` is failed.

@@ -15,7 +15,7 @@ mod live;
 pub(crate) mod logs;
 mod many_payments;
 mod merchants;
-mod mismatches;
+pub(crate) mod mismatches;
 mod pages;
 mod payments;
 mod refunds;

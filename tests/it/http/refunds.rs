@@ -1,9 +1,12 @@
 //! Refunds: requested, sent on the chain, refused, failed and requested again.
 
-use payferry_entities::{audit_log, idempotency_keys};
+use payferry_devchain::Faults;
+use payferry_entities::{audit_log, idempotency_keys, sends_per_day};
 use payferry_harness::database::Lock;
+use payferry_journal::psps::PspPolicies;
 use payferry_runtime::observe::ActorKind;
 
+use super::mismatches::set_policies;
 use crate::prelude::*;
 
 /// Accounts used only here.
@@ -75,6 +78,56 @@ async fn refund_after_settlement_comes_from_the_psp_vault_and_is_limited() {
     assert_eq!(balance(&app, Chain::Base, Token::Usdc, ADA).await, 10_000_000);
     app.post(&path, &json!({ "address": ADA })).await.assert_problem(409, "nothing_to_refund");
     assert_eq!(app.get(&format!("/payments/{}", made.id())).await["status"], "settled");
+}
+
+/// Limits so low that only a refund without a limit passes them.
+async fn limit_refunds(app: &TestApp, daily: &str) {
+    let (send_max, limit) = (Some("5".parse().unwrap()), Some(daily.parse().unwrap()));
+    let policies = PspPolicies { send_max, refund_elsewhere_daily_max: limit, ..PspPolicies::default() };
+    set_policies(app, &policies).await;
+}
+
+#[tokio::test]
+async fn refund_to_the_only_plain_sender_has_no_limit() {
+    let app = TestApp::start_with_chains().await;
+    limit_refunds(&app, "1").await;
+    let made = app.paid("10", "settled").await;
+    let other = app.paid("10", "settled").await;
+    let sender = app.get(&made.path()).await["transfers"][0]["from"].clone();
+    let to_sender = json!({ "amount": "9", "address": sender });
+    // Without an answer of the chain, the service does not know if the sender is a plain account.
+    let chain = app.env().chain(Chain::Base).devchain();
+    chain.set_faults(Faults { unavailable_rate: 1.0, ..Faults::default() });
+    app.post(&refunds_of(&made), &to_sender).await.assert_problem(503, "chain_unavailable");
+    app.post(&refunds_of(&other), &json!({ "amount": "1", "address": ADA })).await.ok(202);
+    chain.set_faults(Faults::default());
+    app.refunded(&made, &to_sender).await;
+    assert_eq!(app.count::<sends_per_day::Entity>().await, 1, "only the refund to another address counts");
+
+    // A contract may be an exchange, whose addresses belong to no single payer.
+    let by_contract = app.add_payment().await;
+    pay_from_contract(&app, &by_contract, "10").await;
+    app.payment_when(&by_contract, "settled").await;
+    let sender = app.get(&by_contract.path()).await["transfers"][0]["from"].clone();
+    let asked = app.post(&refunds_of(&by_contract), &json!({ "amount": "1", "address": sender })).await;
+    asked.assert(202, json!({ "status": "pending_approval" }));
+}
+
+#[tokio::test]
+async fn concurrent_refunds_do_not_pass_the_daily_limit() {
+    let app = TestApp::start_with_chains().await;
+    limit_refunds(&app, "5").await;
+    let made = app.paid("10", "settled").await;
+    app.paid("10", "settled").await;
+    let path = refunds_of(&made);
+    let ask = async |_| app.post(&path, &json!({ "amount": "2", "address": ADA })).await.ok(202);
+    let asked = futures::future::join_all((0..5).map(ask)).await;
+    let held = asked.iter().filter(|reply| reply["status"] == "pending_approval").count();
+    assert_eq!(held, 3, "two of five refunds are within the limit");
+    for reply in asked.iter().filter(|reply| reply["status"] == "pending") {
+        refund_when(&app, &made, reply, "sent").await;
+    }
+    assert_eq!(balance(&app, Chain::Base, Token::Usdc, ADA).await, 4_000_000);
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ mod actors;
 mod admin;
 mod admission;
 mod alarms;
+mod approvals;
 mod aside;
 mod attention;
 mod customers;

@@ -102,14 +102,16 @@ async fn wallet_is_set_on_the_page(service: &ServiceFixture) {
     // Ceilings follow the configuration until overridden.
     let psp = format!("/ops/psps/{}", service.app.psp_id);
     let limits = async || service.app.get("/api/v1/settings").await["settings"]["limits"].clone();
-    assert_eq!(limits().await, json!({ "send_max": "1000000.00", "send_daily_max": "5000000.00" }));
+    let limits_of = |once: &str, daily: &str, refunds: &str| json!({ "send_max": once, "send_daily_max": daily, "refund_elsewhere_daily_max": refunds });
+    assert_eq!(limits().await, limits_of("10000.00", "50000.00", "1000.00"));
     let patch = async |body: Value| service.patch(&psp, &body).await;
-    let changed = patch(json!({ "send_max": "500", "send_daily_max": "2000.5" })).await;
-    assert_has(&changed, json!({ "send_max": "500.00", "send_daily_max": "2000.50" }));
-    assert_eq!(limits().await, json!({ "send_max": "500.00", "send_daily_max": "2000.50" }));
+    let own = json!({ "send_max": "500", "send_daily_max": "2000.5", "refund_elsewhere_daily_max": "0" });
+    let changed = patch(own).await;
+    assert_has(&changed, limits_of("500.00", "2000.50", "0.00"));
+    assert_eq!(limits().await, limits_of("500.00", "2000.50", "0.00"));
     let ceilings = service.app.state.system.psps().get(service.app.psp_id).await.unwrap().ceilings;
     assert_eq!(ceilings.send_max.to_string(), "500.00", "the actors apply it immediately");
-    assert_eq!(patch(json!({ "send_max": "default" })).await["send_max"], "1000000.00");
+    assert_eq!(patch(json!({ "send_max": "default" })).await["send_max"], "10000.00");
     let faults = patch(json!({ "send_max": 5, "send_daily_max": "x" })).await.faults();
     assert_eq!(faults, "send_max: wrong_type, send_daily_max: amount_malformed");
 }

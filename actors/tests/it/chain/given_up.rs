@@ -8,7 +8,8 @@ use payferry_devchain::Dropped;
 use payferry_domain::outbound;
 use payferry_domain::payment::fixtures::{EXPIRY_SECS, START, Tx, at, hash, tx, verdict};
 use payferry_domain::payment::{
-    Command, Decision, Funds, OperationAction, Payment, RefundState, Requester, SettlementState, initiate, transition,
+    Command, Decision, OperationAction, Payment, RefundOrder, RefundState, Requester, SettlementState, initiate,
+    transition,
 };
 use payferry_domain::{Address, Amount, Finality, FinalityPolicy, OperationId, PaymentId, RefundId};
 use payferry_entities::{operations, payments};
@@ -71,14 +72,8 @@ fn paid(env: &Env, id: PaymentId, amount: i64) -> Payment {
 
 /// The payment with a refund of 10.00 that may be sent.
 fn refunding(payment: &Payment, refund_id: RefundId) -> Payment {
-    let asked = Command::RequestRefund {
-        refund_id,
-        amount: None,
-        to: Some(ELSEWHERE),
-        funds: Funds::Received,
-        asset: None,
-        by: Requester::Psp,
-    };
+    let order = RefundOrder { to: Some(ELSEWHERE), ..RefundOrder::new(refund_id, Requester::Psp) };
+    let asked = Command::RequestRefund(Box::new(order));
     notified(&notified(payment, &asked), &Command::ScreenRefund { refund_id, verdict: verdict(Decision::Allow) })
 }
 

@@ -33,6 +33,7 @@ pub fn policies_of(row: &Row) -> PspPolicies {
             "families" => policies.event_families = value.parse::<EventFamilies>().unwrap(),
             "send_max" => policies.send_max = Some(value.parse().unwrap()),
             "send_daily_max" => policies.send_daily_max = Some(value.parse().unwrap()),
+            "refund_elsewhere_daily_max" => policies.refund_elsewhere_daily_max = Some(value.parse().unwrap()),
             // Two blocks below the amount; from the amount on, the chain's `finalized` block.
             "finalized_from" => {
                 let below: Amount = value.parse().unwrap();

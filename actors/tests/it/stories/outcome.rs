@@ -129,7 +129,7 @@ fn state(payment: &Payment, entry: &HistoryEntry) -> String {
 fn refunded(env: &Env, payment: &Payment, refund: &Refund, others: &BTreeSet<String>) -> String {
     let to = others.iter().find(|name| account(name) == refund.to).map_or("unlisted", String::as_str);
     let coin = refund.asset.map_or_else(String::new, |asset| coin_beside(env, asset, payment.asset()));
-    format!("{}{coin} to {to} {}", refund.amount, refund.state)
+    format!("{}{coin} to {to} {}", refund.amount, refund.public_status())
 }
 
 fn posting(env: &Env, row: &ledger_postings::Model, own: Asset) -> String {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use payferry_actors::pauses;
+use payferry_actors::payment::ResultRows;
 use payferry_actors::{ChainChoiceRequest, InitiateError, InitiatePayment, OrderError};
 use payferry_domain::customer::{self, IdentityVerdict};
 use payferry_domain::outbound::{self, OutboundId, OutboundKind, OutboundTransfer};
@@ -109,11 +110,9 @@ impl Env {
     }
 
     async fn command(&self, id: PaymentId, command: Command) -> Result<(), Refused> {
-        self.system().command(id, command, None).await.map(drop).map_err(|error| match error {
+        self.system().command_or_hold(id, command, ResultRows::default).await.map(drop).map_err(|error| match error {
             CommandError::Rejected(rejection) => rejection.code().to_owned(),
             CommandError::InsufficientBalance => "insufficient_balance".to_owned(),
-            CommandError::AboveDailyLimit => "above_daily_limit".to_owned(),
-            CommandError::AboveSendLimit(_) => "above_send_limit".to_owned(),
             CommandError::Quarantined => "payment_quarantined".to_owned(),
             other => other.to_string(),
         })

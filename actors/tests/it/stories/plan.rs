@@ -147,7 +147,8 @@ fn wish(dice: &mut StdRng) -> String {
         }
         67..69 => format!("#{payment}: refund misdirected to {who}"),
         69..70 => format!("#{payment}: operator refund-blocked to {who}"),
-        70..73 => format!("#{payment}: operator transfer {}", one(dice, &["allow", "block"])),
+        70..71 => format!("#{payment}: operator refund {}", one(dice, &["approve", "reject"])),
+        71..73 => format!("#{payment}: operator transfer {}", one(dice, &["allow", "block"])),
         73..77 => format!("payout {}% {chain} to {who}", dice.random_range(1..=110)),
         _ => format!("withdraw {}% {chain}", dice.random_range(1..=110)),
     }

@@ -212,7 +212,7 @@ fn holds(payment: &Payment, word: &str) -> bool {
             "received" => payment.amount_received().to_string(),
             "excess" => payment.excess_received().to_string(),
             "due" => payment.amount_due().to_string(),
-            "refund" => refund.map_or_else(String::new, |refund| refund.state.to_string()),
+            "refund" => refund.map_or_else(String::new, |refund| refund.public_status().to_owned()),
             "address" => refund
                 .and_then(payferry_domain::payment::Refund::decision)
                 .map_or_else(String::new, |said| said.to_string()),
@@ -250,7 +250,7 @@ fn short(payment: &Payment) -> String {
         .map(|t| format!("{} {} {:?} counted {}", t.amount, t.status, t.decision(), t.counted))
         .collect();
     let refunds: Vec<String> =
-        payment.refunds.iter().map(|r| format!("{} {} {:?}", r.amount, r.state, r.failure)).collect();
+        payment.refunds.iter().map(|r| format!("{} {} {:?}", r.amount, r.public_status(), r.failure)).collect();
     let settlement = payment.settlement.as_deref().map(|s| format!("{} {:?}", s.state, s.failure));
     let (status, labels) = (payment.status, payment.labels);
     format!("{status} {labels:?}, transfers {transfers:?}, refunds {refunds:?}, settlement {settlement:?}")

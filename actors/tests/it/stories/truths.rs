@@ -286,7 +286,7 @@ fn is_explained(env: &Env, payment: &Payment, wrong: &mut Vec<String>) {
     if payment.is_live() && !waits && payment.attention().is_none() && !is_quarantined {
         wrong.push(format!("{id} is live without a reason: {payment:#?}"));
     }
-    let refunding = payment.refunds.iter().any(|r| r.state == RefundState::Pending && !r.awaits_screening());
+    let refunding = payment.refunds.iter().any(payferry_domain::payment::Refund::is_cleared);
     if refunding {
         wrong.push(format!("{id} has a refund in progress at the end: {payment:#?}"));
     }

@@ -1,7 +1,7 @@
 //! Actions of people in a row, by the first word of a step.
 
 use payferry_actors::pauses::Scope;
-use payferry_domain::payment::{Command, Decision, Funds, Payment, Requester, Status, TransferStatus};
+use payferry_domain::payment::{Command, Decision, Funds, Payment, RefundOrder, Requester, Status, TransferStatus};
 use payferry_domain::{Address, Amount, Asset, Chain, RefundId, Token, customer, outbound};
 
 use super::outcome::Subject;
@@ -101,7 +101,7 @@ async fn request(player: &mut Player, step: &Step) -> Result<Option<Request>, Re
         "cancel" => Command::Cancel,
         "accept" => Command::Accept { expected_received: step.after("expected").map(|amount| amount.parse().unwrap()) },
         "retry" => Command::RetrySettlement { by: Requester::Psp },
-        "refund" => refund(player, &payment, step)?,
+        "refund" => refund(player, &payment, step).await?,
         _ => operator(player, &payment, step)?,
     };
     Ok(Some(Request::Command(payment.id(), command)))
@@ -156,7 +156,7 @@ async fn pay(player: &mut Player, step: &Step) -> Result<(), Refused> {
     Ok(())
 }
 
-fn refund(player: &mut Player, payment: &Payment, step: &Step) -> Result<Command, Refused> {
+async fn refund(player: &mut Player, payment: &Payment, step: &Step) -> Result<Command, Refused> {
     let to = address_after(player, step, "to");
     let asset = if step.has("misdirected") {
         Some(misdirected(payment).ok_or("no misdirected transfer")?)
@@ -168,7 +168,11 @@ fn refund(player: &mut Player, payment: &Payment, step: &Step) -> Result<Command
     };
     let funds = if asset.is_some() { Funds::Misdirected } else { Funds::Received };
     let amount = step.amount().or_else(|| step.part(payment.refundable()));
-    Ok(Command::RequestRefund { refund_id: RefundId::generate(), amount, to, funds, asset, by: Requester::Psp })
+    let plain = player.env.system().plain_recipient(payment, asset, to).await;
+    let plain = plain.map_err(|_| "chain_unavailable".to_owned())?;
+    let order =
+        RefundOrder { amount, to, funds, asset, plain, ..RefundOrder::new(RefundId::generate(), Requester::Psp) };
+    Ok(Command::RequestRefund(Box::new(order)))
 }
 
 fn address_after(player: &mut Player, step: &Step, word: &str) -> Option<Address> {
@@ -190,8 +194,8 @@ async fn send(player: &mut Player, step: &Step) -> Result<Request, Refused> {
     Ok(Request::Send { name, amount, chain, payee })
 }
 
-/// An operator's decision about a payment: `transfer` or `refund-address`, each with `allow` or `block`;
-/// `refund-blocked`; `retry`.
+/// An operator's decision about a payment: `transfer` or `refund-address`, each with `allow` or `block`; `refund` with
+/// `approve` or `reject`; `refund-blocked`; `retry`.
 fn operator(player: &mut Player, payment: &Payment, step: &Step) -> Result<Command, Refused> {
     let now = player.env.clock().now();
     Ok(match step.words[1].as_str() {
@@ -204,10 +208,15 @@ fn operator(player: &mut Player, payment: &Payment, step: &Step) -> Result<Comma
             let refund_id = payment.refunds.last().ok_or("no refund exists")?.id;
             Command::ScreenRefund { refund_id, verdict: verdict(step.decision()?, true, now) }
         }
+        "refund" => {
+            let waiting = payment.refunds.iter().find(|refund| refund.awaits_approval());
+            let refund_id = waiting.or(payment.refunds.last()).ok_or("no refund exists")?.id;
+            Command::DecideRefund { refund_id, approve: step.has("approve") }
+        }
         "refund-blocked" => {
-            let to = address_after(player, step, "to");
-            let (refund_id, by) = (RefundId::generate(), Requester::Operator);
-            Command::RequestRefund { refund_id, amount: step.amount(), to, funds: Funds::Blocked, asset: None, by }
+            let (to, amount) = (address_after(player, step, "to"), step.amount());
+            let order = RefundOrder::new(RefundId::generate(), Requester::Operator);
+            Command::RequestRefund(Box::new(RefundOrder { amount, to, funds: Funds::Blocked, ..order }))
         }
         "retry" => Command::RetrySettlement { by: Requester::Operator },
         other => return Err(format!("unknown action of the operator: {other}")),

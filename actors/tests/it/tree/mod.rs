@@ -12,7 +12,7 @@ mod views;
 mod waits;
 mod watched;
 
-use payferry_domain::payment::{Command, Funds, Payment, Requester};
+use payferry_domain::payment::{Command, Payment, RefundOrder, Requester};
 use payferry_domain::{Address, Amount, Chain, PaymentId, RefundId};
 use payferry_entities::{idempotency_keys, operations, payments as payment_rows};
 use payferry_harness::database::{Held, Lock};
@@ -85,14 +85,12 @@ impl Env {
 
 /// Requests a partial refund; each call is a new refund.
 fn refund(tokens: &str) -> Command {
-    Command::RequestRefund {
-        refund_id: RefundId::generate(),
-        amount: Some(tokens.parse::<Amount>().unwrap()),
-        to: Some(RETURNED_TO),
-        funds: Funds::Received,
-        asset: None,
-        by: Requester::Psp,
-    }
+    let (amount, to) = (Some(tokens.parse::<Amount>().unwrap()), Some(RETURNED_TO));
+    Command::RequestRefund(Box::new(RefundOrder {
+        amount,
+        to,
+        ..RefundOrder::new(RefundId::generate(), Requester::Psp)
+    }))
 }
 
 /// Row of an idempotency key with the answer to an initiation.

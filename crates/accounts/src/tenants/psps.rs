@@ -52,6 +52,8 @@ pub struct PolicyChange {
     pub send_max: Option<OwnOrDefault<Amount>>,
     /// Maximum amount of outbound transfers in a token on one UTC day.
     pub send_daily_max: Option<OwnOrDefault<Amount>>,
+    /// Maximum amount of refunds in a token to other addresses than the payer's on one UTC day.
+    pub refund_elsewhere_daily_max: Option<OwnOrDefault<Amount>>,
 }
 
 /// A PSP's own value, or the configured default.
@@ -96,6 +98,7 @@ impl PolicyChange {
         set(&mut policies.event_families, self.event_families);
         set(&mut policies.send_max, self.send_max.map(OwnOrDefault::own));
         set(&mut policies.send_daily_max, self.send_daily_max.map(OwnOrDefault::own));
+        set(&mut policies.refund_elsewhere_daily_max, self.refund_elsewhere_daily_max.map(OwnOrDefault::own));
         for (chain, tiers) in self.finality {
             match tiers {
                 OwnOrDefault::Default => policies.finality.remove(&chain),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use payferry_domain::payment::{
-    Announcement, Command, Event, EventName, Funds, NewOperation, OperationAction, OperationBody, Payment, RefundState,
-    Requester, SettlementState, TransferKey, Transition, Vault, payload,
+    Announcement, Command, Event, EventName, NewOperation, OperationAction, OperationBody, Payment, RefundLimit,
+    RefundState, SettlementState, TransferKey, Transition, Vault, payload,
 };
 use payferry_domain::{Amount, DeliveryId, EventId, OperationId, PspId, RefundId, Timestamp};
 use payferry_entities::{audit_log, events, idempotency_keys, operations, payment_transitions};
@@ -38,15 +38,15 @@ pub struct RequestRows {
 }
 
 /// Write of a transition that `command` caused on `before`. Every announcement goes into the feed; `wants` selects
-/// those that are delivered. `real_now` is the wall-clock time from which on deliveries are due; `send_daily_max` is
-/// the daily send limit.
+/// those that are delivered. `real_now` is the wall-clock time from which on deliveries are due; `elsewhere_daily_max`
+/// is the daily limit of refunds to other addresses than the payer's.
 pub fn transition_write(
     before: &Payment,
     transition: &Transition,
     command: &Command,
     request_rows: RequestRows,
     real_now: Timestamp,
-    send_daily_max: Amount,
+    elsewhere_daily_max: Amount,
     wants: impl Fn(EventName) -> bool,
 ) -> Result<JournalWrite, StoreError> {
     let payment = &transition.payment;
@@ -64,7 +64,7 @@ pub fn transition_write(
             announcements: transition.announcements.iter().map(event).collect::<Result<_, _>>()?,
             operations: queue.chain(transition.events.iter().filter_map(|event| ended(payment, event))).collect(),
             postings: postings::rows(&public_id, payment.version, psp_id, &transition.postings, payment.updated_at),
-            reserve: transition.events.iter().find_map(|event| reserve(payment, event, real_now, send_daily_max)),
+            reserve: transition.events.iter().find_map(|event| reserve(payment, event, real_now, elsewhere_daily_max)),
             idempotency: request_rows.idempotency,
             audit: request_rows.audit,
         },
@@ -107,27 +107,26 @@ fn known_outcome(payment: &Payment, command: &Command) -> Option<OperationChange
     }
 }
 
-/// Amount that a refund takes from the PSP's balance and adds to its daily total. Blocked funds returned by the
-/// operator do not belong to the PSP. Funds that could not be settled are returned in full or not at all, so no limit
-/// applies to them; nor is there a limit for unsupported tokens.
-fn reserve(payment: &Payment, event: &Event, real_now: Timestamp, send_daily_max: Amount) -> Option<Reserve> {
-    let Event::RefundRequested { refund, withdraws_settlement } = event else { return None };
-    if refund.funds == Funds::Blocked || refund.requested_by == Requester::Schedule {
+/// Amount that a refund takes from the PSP's balance, and adds to its daily total of refunds to other addresses if that
+/// limit applies. An unsupported token counts as much as the due one.
+fn reserve(payment: &Payment, event: &Event, real_now: Timestamp, elsewhere_daily_max: Amount) -> Option<Reserve> {
+    let Event::RefundRequested { refund, .. } = event else { return None };
+    let off_balance = if refund.source == Vault::Psp { refund.amount } else { Amount::ZERO };
+    let counted = if refund.limit == RefundLimit::Elsewhere { refund.amount } else { Amount::ZERO };
+    if off_balance.is_zero() && counted.is_zero() {
         return None;
     }
     let asset = refund.asset.unwrap_or_else(|| payment.asset());
-    let token = payment.token_of(asset);
-    let is_free = *withdraws_settlement || token.is_none();
-    let off_balance = if refund.source == Vault::Psp { refund.amount } else { Amount::ZERO };
+    let token = payment.token_of(asset).unwrap_or(payment.terms.token);
     Some(Reserve {
         psp_id: payment.terms.psp_id.to_string(),
         chain: asset.chain.as_str().to_owned(),
         token_address: asset.address.to_string(),
         amount: off_balance.units(),
-        token: token.unwrap_or(payment.terms.token).as_str().to_owned(),
+        token: format!("refund:{token}"),
         day: postings::day_of(real_now),
-        day_amount: if token.is_some() { refund.amount.units() } else { 0 },
-        day_amount_max: if is_free { i64::MAX } else { send_daily_max.units() },
+        day_amount: counted.units(),
+        day_amount_max: elsewhere_daily_max.units(),
     })
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use payferry_domain::money::AMOUNT_MAX;
 use payferry_domain::payment::{EventName, OverpaymentPolicy};
 use payferry_domain::{Amount, Chain, FeeBps, FinalityPolicy, Tolerance, named};
 use serde::{Deserialize, Serialize};
@@ -11,11 +10,12 @@ use serde::{Deserialize, Serialize};
 pub const DUST_FLOOR_DEFAULT: Amount = Amount(1_000);
 /// Maximum dust floor. Amounts below the floor are not credited to anyone, so they must be negligible.
 pub const DUST_FLOOR_MAX: Amount = Amount::from_tokens(1);
-/// Default limit of one outbound transfer: the amount of the largest payment, so that every payment can be refunded
-/// completely.
-pub const SEND_MAX_DEFAULT: Amount = AMOUNT_MAX;
-/// Default daily limit of a PSP per token and UTC day, over all chains.
-pub const SEND_DAILY_MAX_DEFAULT: Amount = Amount::from_tokens(5_000_000);
+/// Default limit of one outbound transfer.
+pub const SEND_MAX_DEFAULT: Amount = Amount::from_tokens(10_000);
+/// Default limit of a PSP's payouts and withdrawals per token and UTC day, over all chains.
+pub const SEND_DAILY_MAX_DEFAULT: Amount = Amount::from_tokens(50_000);
+/// Default limit of a PSP's refunds to other addresses than the payer's, per token and UTC day, over all chains.
+pub const REFUND_ELSEWHERE_DAILY_MAX_DEFAULT: Amount = Amount::from_tokens(1_000);
 
 /// Decisions of a PSP about its payments, and of the operator about the PSP. Stored as JSON in `psps.settings`. Missing
 /// fields have these defaults.
@@ -42,6 +42,8 @@ pub struct PspPolicies {
     pub send_max: Option<Amount>,
     /// Daily limit per token and UTC day, if the operator set one for this PSP.
     pub send_daily_max: Option<Amount>,
+    /// Daily limit of refunds to other addresses than the payer's, if the operator set one for this PSP.
+    pub refund_elsewhere_daily_max: Option<Amount>,
 }
 
 impl Default for PspPolicies {
@@ -57,6 +59,7 @@ impl Default for PspPolicies {
             finality: BTreeMap::new(),
             send_max: None,
             send_daily_max: None,
+            refund_elsewhere_daily_max: None,
         }
     }
 }
@@ -73,6 +76,9 @@ impl PspPolicies {
         Ceilings {
             send_max: self.send_max.unwrap_or(configured.send_max),
             send_daily_max: self.send_daily_max.unwrap_or(configured.send_daily_max),
+            refund_elsewhere_daily_max: self
+                .refund_elsewhere_daily_max
+                .unwrap_or(configured.refund_elsewhere_daily_max),
         }
     }
 }
@@ -80,15 +86,23 @@ impl PspPolicies {
 /// Limits of outbound transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ceilings {
-    /// Limit of one refund, payout, withdrawal, or transfer.
+    /// Limit of one payout, withdrawal, or transfer. A refund above it to another address than the payer's waits for
+    /// approval.
     pub send_max: Amount,
-    /// Limit of a PSP per token and UTC day, over all chains.
+    /// Limit of a PSP's payouts and withdrawals per token and UTC day, over all chains.
     pub send_daily_max: Amount,
+    /// Limit of a PSP's refunds to other addresses than the payer's, per token and UTC day, over all chains. A refund
+    /// above it waits for approval.
+    pub refund_elsewhere_daily_max: Amount,
 }
 
 impl Default for Ceilings {
     fn default() -> Self {
-        Self { send_max: SEND_MAX_DEFAULT, send_daily_max: SEND_DAILY_MAX_DEFAULT }
+        Self {
+            send_max: SEND_MAX_DEFAULT,
+            send_daily_max: SEND_DAILY_MAX_DEFAULT,
+            refund_elsewhere_daily_max: REFUND_ELSEWHERE_DAILY_MAX_DEFAULT,
+        }
     }
 }
 

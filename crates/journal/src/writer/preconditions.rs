@@ -203,7 +203,9 @@ impl Writer<'_> {
         let off_balances = off_balances
             .map(|(place, reserve)| (*place, (reserve.psp_id.clone(), reserve_row(reserve, reserve.amount))));
         self.require(balances_reserve, off_balances, &JournalError::InsufficientBalance, preconditions).await?;
-        let covered: Vec<_> = turn.iter().filter(|(place, _)| !preconditions.lost.contains_key(place)).collect();
+        let counts =
+            |(place, reserve): &&Promise<'_>| reserve.day_amount > 0 && !preconditions.lost.contains_key(place);
+        let covered: Vec<_> = turn.iter().filter(counts).collect();
         let days: Vec<_> = covered
             .iter()
             .map(|(_, reserve)| DayRow {

@@ -15,6 +15,7 @@ payferry_domain::named! {
         CheckOverdue = "check_overdue",
         Quarantined = "quarantined",
         SettlementFailed = "settlement_failed",
+        RefundApproval = "refund_approval",
         InReview = "in_review",
         FundsBlocked = "funds_blocked",
         OutboundInReview = "sending_in_review",
@@ -101,6 +102,12 @@ impl AttentionKind {
                 Source::Database,
                 "The settlement failed with a persistent error; it is retried automatically.",
                 "Read the reason: the contract refuses the settlement. Fix the cause, then settle again.",
+            ),
+            Self::RefundApproval => (
+                Source::Database,
+                "A refund to another address than the payer's is above the PSP's limit and waits for approval.",
+                "Check with the PSP that it asked for the refund and knows the address, then approve or reject it. The \
+                amount stays reserved.",
             ),
             Self::InReview => (
                 Source::Database,

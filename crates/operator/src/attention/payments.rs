@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use payferry_actors::System;
-use payferry_domain::payment::{Decision, LISTED_MAX, Label, Payment, Transfer, Verdict};
+use payferry_domain::payment::{Decision, LISTED_MAX, Label, Payment, Refund, Transfer, Verdict};
 use payferry_domain::{Amount, Timestamp};
 use payferry_entities::{operations, payments, transfers};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, Value};
@@ -46,6 +46,7 @@ pub(super) async fn of(system: &System, kind: AttentionKind, part: Part<'_>) -> 
     let attention = |label: Label| (ATTENTION, Value::from(label.as_str()), BY_CHANGE);
     let (sql, value, order) = match kind {
         AttentionKind::SettlementFailed => attention(Label::SettlementFailed),
+        AttentionKind::RefundApproval => attention(Label::RefundApproval),
         AttentionKind::InReview => attention(Label::InReview),
         AttentionKind::FundsBlocked => attention(Label::FundsBlocked),
         AttentionKind::Unsettled => (CONFIRMED, before(UNSETTLED_AFTER_SECS), BY_CHANGE),
@@ -85,6 +86,7 @@ fn since_and_reason(kind: AttentionKind, payment: &Payment) -> (Timestamp, Strin
             let times = settlement.map_or(0, |one| one.failures);
             (updated, format!("on {chain}, {times} times so far: {failure}"))
         }
+        AttentionKind::RefundApproval => unapproved(payment),
         AttentionKind::InReview => screened(payment, Decision::Review),
         AttentionKind::FundsBlocked => {
             let (since, reason) = screened(payment, Decision::Block);
@@ -105,6 +107,18 @@ fn held(payment: &Payment) -> String {
     let elsewhere = payment.blocked_misdirected().into_iter();
     let elsewhere = elsewhere.map(|(asset, held)| format!("{held} of {} on {}", asset.address, asset.chain));
     due.into_iter().chain(elsewhere).collect::<Vec<_>>().join(" and ")
+}
+
+/// Refunds that wait for approval.
+fn unapproved(payment: &Payment) -> (Timestamp, String) {
+    let waiting = || payment.refunds.iter().filter(|refund| refund.awaits_approval());
+    let since = waiting().map(|refund| refund.requested_at).min().unwrap_or(payment.updated_at);
+    let line = |refund: &Refund| {
+        let asset = refund.asset.unwrap_or_else(|| payment.asset());
+        let token = payment.token_of(asset).map_or_else(|| asset.address.to_string(), |token| token.to_string());
+        format!("{} {token} on {} to {}", refund.amount, asset.chain, refund.to.checksummed())
+    };
+    (since, waiting().map(line).collect::<Vec<_>>().join("; "))
 }
 
 fn screened(payment: &Payment, decision: Decision) -> (Timestamp, String) {

@@ -1,5 +1,5 @@
-//! `/ops/payments`: operator decisions about a payment's money: transfers that screening flagged for review, blocked
-//! money, transfers that were set aside, and failed settlements.
+//! `/ops/payments`: operator decisions about a payment's money: transfers that screening flagged for review, refunds above
+//! the limit, blocked money, transfers that were set aside, and failed settlements.
 //!
 //! Every decision has a reason and is recorded in the same commit. Deliberately absent: decisions of the PSP (accept,
 //! cancel, refund of received money).
@@ -46,6 +46,8 @@ payferry_domain::named! {
         Screen = "screen",
         /// Allows or blocks the address of a refund: `{"refund_id", "decision": "allow" | "block", "reason"}`.
         ScreenRefund = "screen_refund",
+        /// Approves or rejects a refund above the limit: `{"refund_id", "decision": "approve" | "reject", "reason"}`.
+        ApproveRefund = "approve_refund",
         /// Sends blocked money to an address: `{"address", "amount"?, "idempotency_key"?, "reason"}`. Without an
         /// amount, sends everything. For a token or chain other than the expected one, `"chain"` and `"token_address"`
         /// select the money. A repeated request with the same key is the same refund.
@@ -68,7 +70,9 @@ impl DecisionKind {
                 ("decision", Sort::Text),
                 ("reason", Sort::Text),
             ],
-            Self::ScreenRefund => &[("refund_id", Sort::Text), ("decision", Sort::Text), ("reason", Sort::Text)],
+            Self::ScreenRefund | Self::ApproveRefund => {
+                &[("refund_id", Sort::Text), ("decision", Sort::Text), ("reason", Sort::Text)]
+            }
             Self::RefundBlocked => &[
                 ("chain", Sort::Text),
                 ("token_address", Sort::Text),
@@ -104,7 +108,10 @@ pub(super) async fn decide(
     let decisions = carry_out(&operator, id, request).await?.record();
     match kind {
         DecisionKind::RefundBlocked | DecisionKind::RetrySettlement => Answer::accepted(&decisions),
-        DecisionKind::Screen | DecisionKind::ScreenRefund | DecisionKind::ApplySetAside => Answer::ok(&decisions),
+        DecisionKind::Screen
+        | DecisionKind::ScreenRefund
+        | DecisionKind::ApproveRefund
+        | DecisionKind::ApplySetAside => Answer::ok(&decisions),
     }
 }
 
@@ -122,6 +129,7 @@ pub(super) struct DecisionRequest {
 enum Action {
     Screen { key: TransferKey, decision: Decision },
     ScreenRefund { refund_id: RefundId, decision: Decision },
+    ApproveRefund { refund_id: RefundId, approve: bool },
     RefundBlocked { to: Address, amount: Option<Amount>, asset: Option<Asset>, key: Option<String> },
     RetrySettlement,
     ApplySetAside,
@@ -137,6 +145,11 @@ impl DecisionRequest {
                 let refund_id = fields.required("refund_id", read::id);
                 let decision = fields.required("decision", decision);
                 refund_id.zip(decision).map(|(refund_id, decision)| Action::ScreenRefund { refund_id, decision })
+            }
+            DecisionKind::ApproveRefund => {
+                let refund_id = fields.required("refund_id", read::id);
+                let approve = fields.required("decision", approval);
+                refund_id.zip(approve).map(|(refund_id, approve)| Action::ApproveRefund { refund_id, approve })
             }
             DecisionKind::RefundBlocked => refund(fields, unsuitable),
             DecisionKind::RetrySettlement => Some(Action::RetrySettlement),
@@ -185,6 +198,15 @@ pub(super) fn decision(value: &Value) -> Result<Decision, Fault> {
         "allow" => Ok(Decision::Allow),
         "block" => Ok(Decision::Block),
         _ => Err(Fault::new("unknown_value", "must be one of allow, block")),
+    }
+}
+
+/// Reads `approve` or `reject`.
+fn approval(value: &Value) -> Result<bool, Fault> {
+    match read::string(value)? {
+        "approve" => Ok(true),
+        "reject" => Ok(false),
+        _ => Err(Fault::new("unknown_value", "must be one of approve, reject")),
     }
 }
 
@@ -238,10 +260,15 @@ pub(super) async fn carry_out(
             ("payment.transfer_screened_by_hand", decisions::screen(transfer, decision, now), detail)
         }
         Action::ScreenRefund { refund_id, decision } => {
-            let refund = before.payment.refunds.iter().find(|refund| refund.id == refund_id);
-            let refund = refund.ok_or(ApiError::NotFound("refund"))?;
+            let refund = before.refund(refund_id)?;
             let detail = json!({ "refund_id": refund_id, "decision": decision });
             ("payment.refund_screened_by_hand", decisions::screen_refund(refund, decision, now), detail)
+        }
+        Action::ApproveRefund { refund_id, approve } => {
+            let refund = before.refund(refund_id)?;
+            let detail = json!({ "refund_id": refund_id, "amount": refund.amount.to_string() });
+            let name = if approve { "payment.refund_approved" } else { "payment.refund_rejected" };
+            (name, Command::DecideRefund { refund_id, approve }, detail)
         }
         Action::RefundBlocked { to, amount, asset, key } => {
             let refund_id = refund_under(id, &key.unwrap_or_else(|| next_refund(&before)));

@@ -96,6 +96,9 @@ fn page(decisions: &Decisions, said: &Markup, sent: Option<DecisionKind>, filled
                 @for refund in held(payment).filter(|refund| !may_refund(payment, refund, now).is_empty()) {
                     (refund_screening(&here, refund, filled_of(DecisionKind::ScreenRefund), now))
                 }
+                @for refund in held(payment).filter(|refund| refund.awaits_approval()) {
+                    (approval(&here, payment, refund, filled_of(DecisionKind::ApproveRefund), now))
+                }
                 @if can(DecisionKind::RefundBlocked) {
                     @for held in &decisions.blocked() { (refund(&here, held, &next_refund(decisions), filled_of(DecisionKind::RefundBlocked))) }
                 }
@@ -178,6 +181,34 @@ fn refund_screening(here: &str, refund: &Refund, filled: &Filled, now: Timestamp
                     (filled.choice("decision", "Decision", &[("allow", "allow: send it"), ("block", "block: fail it; another address can be used")]))
                     (filled.line("reason", "Reason, without personal data", "basis of the decision", true))
                     (filled.confirm("I have checked the destination address"))
+                    div { button { "Decide" } }
+                }
+            }
+        }
+    }
+}
+
+fn approval(here: &str, payment: &Payment, refund: &Refund, filled: &Filled, now: Timestamp) -> Markup {
+    let asset = refund.asset.unwrap_or_else(|| payment.asset());
+    let choices = [("approve", "approve: send it"), ("reject", "reject: fail it; its amount is available again")];
+    html! {
+        section.panel aria-label={ "Approval of refund " (refund.id) } {
+            header {
+                h2 { "Refund of " (refund.amount) " above the limit" }
+                p { (verdict(refund.verdict.as_deref())) }
+            }
+            dl.facts {
+                dt { "To" } dd.mono { (checksummed(refund.to)) }
+                dt { "Token" } dd { @if let Some(token) = payment.token_of(asset) { (token) } @else { (short(&checksummed(asset.address))) } " on " (asset.chain) }
+                dt { "Requested" } dd { (ago(refund.requested_at, now)) }
+                @if let Some(finding) = finding(refund.verdict.as_deref(), now) { dt { "Screening" } dd { (finding) } }
+            }
+            div.body {
+                form.stack id={ "approve-" (refund.id) } method="post" action={ (here) "/approve_refund" } {
+                    input type="hidden" name="refund_id" value=(refund.id);
+                    (filled.choice("decision", "Decision", &choices))
+                    (filled.line("reason", "Reason, without personal data", "basis of the decision", true))
+                    (filled.confirm("The PSP has confirmed this refund and its address"))
                     div { button { "Decide" } }
                 }
             }

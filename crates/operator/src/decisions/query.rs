@@ -4,11 +4,12 @@
 use payferry_accounts::{Moment, audit};
 use payferry_actors::System;
 use payferry_domain::payment::{
-    Command, Decision, Funds, Payment, Refund, RefundState, Requester, Transfer, TransferToken, Verdict, decide,
+    Command, Decision, Funds, Payment, Refund, RefundOrder, Requester, Transfer, TransferToken, Verdict, decide,
 };
 use payferry_domain::{Address, Amount, Asset, PaymentId, RefundId, Timestamp, Token};
 use payferry_entities::StoreError;
 use payferry_evm::wallet::checksummed;
+use payferry_httpkit::ApiError;
 use serde::Serialize;
 
 use crate::decisions::aside::{self, SetAsideLine};
@@ -19,7 +20,7 @@ const OPERATOR: &str = "operator";
 /// Action that an operator can take on a payment now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Possible {
-    /// `screen`, `screen_refund`, `refund_blocked`, `retry_settlement`, `take_in` or `release`.
+    /// `screen`, `screen_refund`, `approve_refund`, `refund_blocked`, `retry_settlement`, `take_in` or `release`.
     pub action: &'static str,
     /// Path of the POST request.
     pub path: String,
@@ -89,7 +90,7 @@ impl Decisions {
             set_aside: self.set_aside.clone(),
             // Every transfer, with its possible decisions.
             transfers: payment.transfers.iter().map(|one| transfer_record(one, may(payment, one, self.now))).collect::<Vec<_>>(),
-            // Refunds whose address is in screening, each with its possible decisions.
+            // Refunds whose address is in screening or that wait for approval, each with its possible decisions.
             refunds: held(payment).map(|one| refund_record(one, may_refund(payment, one, self.now))).collect::<Vec<_>>(),
             settlement: settlement,
             can: self.can.clone(),
@@ -120,7 +121,9 @@ fn refund_record(refund: &Refund, may: Vec<Decision>) -> impl Serialize + use<> 
         address: checksummed(refund.to),
         #[serde(flatten)]
         screening: screening_record(refund.verdict.as_deref()),
+        // Decisions about its address.
         may: may,
+        awaits_approval: refund.awaits_approval(),
     }
 }
 
@@ -162,11 +165,15 @@ pub(crate) fn possible(payment: &Payment, now: Timestamp) -> Vec<Possible> {
     let assets = payment.blocked_misdirected().into_iter().map(|(asset, _)| Some(asset));
     let refund = std::iter::once(None).chain(assets).any(can_refund);
     let retry = decide(payment, &Command::RetrySettlement { by: Requester::Operator }, now).is_ok();
-    [(screen, "screen"), (address, "screen_refund"), (refund, "refund_blocked"), (retry, "retry_settlement")]
-        .into_iter()
-        .filter(|(can, _)| *can)
-        .map(|(_, action)| Possible { action, path: path(action) })
-        .collect()
+    let approve = payment.refunds.iter().any(Refund::awaits_approval);
+    let all = [
+        (screen, "screen"),
+        (address, "screen_refund"),
+        (approve, "approve_refund"),
+        (refund, "refund_blocked"),
+        (retry, "retry_settlement"),
+    ];
+    all.into_iter().filter(|(can, _)| *can).map(|(_, action)| Possible { action, path: path(action) }).collect()
 }
 
 /// Arbitrary address, to test if there is anything to send.
@@ -179,11 +186,17 @@ pub(crate) fn refund_blocked(
     to: Address,
     asset: Option<Asset>,
 ) -> Command {
-    let (funds, by) = (Funds::Blocked, Requester::Operator);
-    Command::RequestRefund { refund_id, amount, to: Some(to), funds, asset, by }
+    let (to, funds) = (Some(to), Funds::Blocked);
+    let order = RefundOrder { amount, to, funds, asset, ..RefundOrder::new(refund_id, Requester::Operator) };
+    Command::RequestRefund(Box::new(order))
 }
 
 impl Decisions {
+    /// The payment's refund with this id.
+    pub(crate) fn refund(&self, id: RefundId) -> Result<&Refund, ApiError> {
+        self.payment.refunds.iter().find(|refund| refund.id == id).ok_or(ApiError::NotFound("refund"))
+    }
+
     /// Blocked money by token and chain.
     pub(crate) fn blocked(&self) -> Vec<BlockedLine> {
         let payment = &self.payment;
@@ -249,10 +262,9 @@ pub(crate) fn by_hand(said: Option<&Verdict>, decision: Decision, now: Timestamp
     }
 }
 
-/// Refunds whose address is in screening.
+/// Refunds whose address is in screening or that wait for approval.
 pub(crate) fn held(payment: &Payment) -> impl Iterator<Item = &Refund> {
-    let waits = |refund: &&Refund| refund.state == RefundState::Pending && refund.awaits_screening();
-    payment.refunds.iter().filter(waits)
+    payment.refunds.iter().filter(|refund| refund.awaits_screening() || refund.awaits_approval())
 }
 
 /// Possible decisions about the address of a refund.

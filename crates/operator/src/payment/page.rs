@@ -153,7 +153,7 @@ fn money(payment: &Payment, set_aside: &[SetAsideLine], now: Timestamp) -> Marku
             }
             @for refund in &payment.refunds {
                 dt { "Refund" }
-                dd { (status(refund.state.as_str())) " " (refund.amount) " to " (short(&checksummed(refund.to))) @if let Some(failure) = &refund.failure { br; span.bad-ink { (failure) } } }
+                dd { (status(refund.public_status())) " " (refund.amount) " to " (short(&checksummed(refund.to))) @if let Some(failure) = &refund.failure { br; span.bad-ink { (failure) } } }
             }
         }
     };
@@ -387,8 +387,15 @@ fn entry_of(event: &Event) -> TimelineEntry {
         Event::RefundRequested { refund, withdraws_settlement } => with(
             Tone::Idle,
             html! { "Refund of " (refund.amount) " accepted, requested by the " (refund.requested_by) },
-            html! { "to " (short(&refund.to.to_string())) @if *withdraws_settlement { "; replaces the settlement" } },
+            html! {
+                "to " (short(&refund.to.to_string()))
+                @if *withdraws_settlement { "; replaces the settlement" }
+                @if refund.awaits_approval() { "; above the limit, waits for approval" }
+            },
         ),
+        Event::RefundApproved { refund_id, .. } => {
+            with(Tone::Idle, html! { "Refund approved by the operator" }, html! { span.mono { (refund_id) } })
+        }
         Event::RefundSent { tx_hash, .. } => {
             with(Tone::Idle, html! { "Refund sent" }, html! { (short(&tx_hash.to_string())) })
         }

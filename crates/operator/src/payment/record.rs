@@ -110,12 +110,14 @@ fn settlement(settlement: &Settlement) -> impl Serialize + use<> {
 fn refund(refund: &Refund) -> impl Serialize + use<> {
     record! {
         refund_id: refund.id,
-        status: refund.state.as_str(),
+        status: refund.public_status(),
         amount: refund.amount.to_string(),
         address: checksummed(refund.to),
         tx_hash: refund.tx_hash,
+        failure_reason: refund.failure_reason(),
         failure: refund.failure.clone(),
         requested_at: Moment(refund.requested_at),
+        approved_at: refund.approved_at.map(Moment),
         finished_at: refund.finished_at.map(Moment),
     }
 }

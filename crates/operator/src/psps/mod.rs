@@ -22,7 +22,7 @@ use crate::psps::policies as fields;
 use crate::psps::policies::{BPS_MAX, basis_points, some_amount};
 
 /// Fields of a PSP that only the operator sets.
-const FIELDS: [&str; 4] = ["name", "fee_bps", "send_max", "send_daily_max"];
+const FIELDS: [&str; 5] = ["name", "fee_bps", "send_max", "send_daily_max", "refund_elsewhere_daily_max"];
 
 /// A PSP in a response.
 fn shown(psp: PspRecord, operator: &Operator) -> impl Serialize + use<> {
@@ -44,6 +44,7 @@ fn shown(psp: PspRecord, operator: &Operator) -> impl Serialize + use<> {
         finality: policies.finality.iter().map(|(chain, own)| (*chain, fields::shown(own))).collect::<BTreeMap<_, _>>(),
         send_max: ceilings.send_max.to_string(),
         send_daily_max: ceilings.send_daily_max.to_string(),
+        refund_elsewhere_daily_max: ceilings.refund_elsewhere_daily_max.to_string(),
         created_at: Moment(psp.created_at),
         updated_at: Moment(psp.updated_at),
     }
@@ -122,6 +123,7 @@ fn policies(fields: &Fields<'_>, chains: &Chains) -> PolicyChange {
         fee_bps: fields.optional("fee_bps", fee),
         send_max: fields.optional("send_max", ceiling),
         send_daily_max: fields.optional("send_daily_max", ceiling),
+        refund_elsewhere_daily_max: fields.optional("refund_elsewhere_daily_max", ceiling),
         ..fields::policies(fields, chains)
     }
 }

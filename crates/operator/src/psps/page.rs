@@ -25,7 +25,7 @@ const EVENT_FAMILIES: [(&str, &str); 3] =
     [("both", "payment.* and payin.*"), ("payment", "payment.* only"), ("payin", "payin.* only")];
 
 /// Fields of a PSP, named as in the API.
-const PSP_FIELDS: [(&str, Sort); 11] = [
+const PSP_FIELDS: [(&str, Sort); 12] = [
     ("name", Sort::Text),
     ("fee_bps", Sort::Whole),
     ("tolerance", Sort::Text),
@@ -37,6 +37,7 @@ const PSP_FIELDS: [(&str, Sort); 11] = [
     ("event_families", Sort::Text),
     ("send_max", Sort::Text),
     ("send_daily_max", Sort::Text),
+    ("refund_elsewhere_daily_max", Sort::Text),
 ];
 /// Fields of a new PSP. The policies are set on its own page.
 const NEW_PSP_FIELDS: [(&str, Sort); 1] = [("name", Sort::Text)];
@@ -212,6 +213,7 @@ fn policies_form(here: &str, filled: &Filled) -> Markup {
                 (filled.choice("event_families", "Event names", &EVENT_FAMILIES))
                 (filled.line("send_max", "Maximum per send", "default", true))
                 (filled.line("send_daily_max", "Maximum sent per day and token", "default", true))
+                (filled.line("refund_elsewhere_daily_max", "Refunds not to the payer, per day and token", "default", true))
             }
             (filled.tick("refund_to_sender", "Refunds without an address go to the sender"))
             (filled.tick("require_customer", "Every payment must name its customer"))
@@ -234,6 +236,7 @@ pub(super) fn policies_of(psp: &PspRecord) -> Filled {
         ("event_families", policies.event_families.as_str().to_owned()),
         ("send_max", ceiling(policies.send_max)),
         ("send_daily_max", ceiling(policies.send_daily_max)),
+        ("refund_elsewhere_daily_max", ceiling(policies.refund_elsewhere_daily_max)),
     ])
 }
 

@@ -46,11 +46,8 @@ pub fn decide(payment: &Payment, command: &Command, now: Timestamp) -> Result<Ve
         }
         Command::Cancel => cancel(payment, now)?,
         Command::Accept { expected_received } => accept(payment, *expected_received, now)?,
-        Command::RequestRefund { refund_id, amount, to, funds, asset, by } => {
-            let request =
-                refund::Request { id: *refund_id, amount: *amount, to: *to, funds: *funds, asset: *asset, by: *by };
-            refund::request(payment, &request, now)?
-        }
+        Command::RequestRefund(order) => refund::request(payment, order, now)?,
+        Command::DecideRefund { refund_id, approve } => refund::decide(payment, *refund_id, *approve, now)?,
         Command::ScreenRefund { refund_id, verdict } => refund::screen(payment, *refund_id, verdict, now)?,
         Command::CompleteRefund { refund_id, revision, tx_hash } => {
             refund::complete(payment, *refund_id, *revision, *tx_hash, now)

@@ -2,29 +2,17 @@
 
 use crate::chain::{Address, Hash32};
 use crate::ids::RefundId;
-use crate::ledger::Asset;
 use crate::money::Amount;
-use crate::payment::command::Rejection;
+use crate::payment::command::{RefundOrder, Rejection};
 use crate::payment::event::Event;
 use crate::payment::evolve::evolve;
-use crate::payment::money_out::{Funds, Refund, RefundState, Requester, SettlementState, Vault};
+use crate::payment::money_out::{
+    ADDRESS_BLOCKED, Funds, NOT_APPROVED, Refund, RefundLimit, RefundState, Requester, SettlementState, Vault,
+};
 use crate::payment::state::Payment;
 use crate::payment::status::{FailureReason, Status};
 use crate::payment::transfer::{Decision, Transfer, TransferStatus, Verdict};
 use crate::time::Timestamp;
-
-/// Failure reason of a refund to a blocked address.
-const ADDRESS_BLOCKED: &str = "the address is blocked by screening";
-
-/// A request for a refund.
-pub(super) struct Request {
-    pub(super) id: RefundId,
-    pub(super) amount: Option<Amount>,
-    pub(super) to: Option<Address>,
-    pub(super) funds: Funds,
-    pub(super) asset: Option<Asset>,
-    pub(super) by: Requester,
-}
 
 /// Amount and source of a refund.
 struct Share {
@@ -34,7 +22,7 @@ struct Share {
 }
 
 /// Accepts a refund and reserves its amount. A repeated request changes nothing.
-pub(super) fn request(payment: &Payment, request: &Request, now: Timestamp) -> Result<Vec<Event>, Rejection> {
+pub(super) fn request(payment: &Payment, request: &RefundOrder, now: Timestamp) -> Result<Vec<Event>, Rejection> {
     if let Some(known) = payment.refunds.iter().find(|refund| refund.id == request.id) {
         let same = request.amount.is_none_or(|amount| amount == known.amount)
             && request.to.is_none_or(|to| to == known.to)
@@ -47,14 +35,29 @@ pub(super) fn request(payment: &Payment, request: &Request, now: Timestamp) -> R
         Funds::Received => received_share(payment, request.amount)?,
         Funds::Misdirected => misdirected_share(payment, request)?,
     };
+    let to = recipient(payment, request)?;
     let refund = Refund {
         source: share.source,
         funds: request.funds,
         asset: request.asset.filter(|_| request.funds != Funds::Received),
-        ..Refund::new(request.id, share.amount, recipient(payment, request)?, request.by, now)
+        limit: limit(payment, request, to),
+        ..Refund::new(request.id, share.amount, to, request.by, now)
     };
     let withdraws_settlement = share.withdraws_settlement;
     Ok(vec![Event::RefundRequested { refund: Box::new(refund), withdraws_settlement }])
+}
+
+/// Returns the limit of a refund to `to`. Funds may go back to the only account that sent them, if it is a plain one: no
+/// stolen key can direct them elsewhere. The operator and the policies of the PSP have no limit.
+fn limit(payment: &Payment, request: &RefundOrder, to: Address) -> RefundLimit {
+    let asset = request.asset.filter(|_| request.funds != Funds::Received);
+    let is_back = request.plain == Some(to) && payment.sole_sender(asset) == Some(to);
+    match request.by {
+        Requester::Operator | Requester::Schedule => RefundLimit::None,
+        Requester::Psp if is_back => RefundLimit::None,
+        Requester::Psp if request.hold => RefundLimit::Approval,
+        Requester::Psp => RefundLimit::Elsewhere,
+    }
 }
 
 fn within(requested: Option<Amount>, refundable: Amount) -> Result<Amount, Rejection> {
@@ -65,7 +68,7 @@ fn within(requested: Option<Amount>, refundable: Amount) -> Result<Amount, Rejec
     Ok(amount)
 }
 
-fn blocked_share(payment: &Payment, request: &Request) -> Result<Share, Rejection> {
+fn blocked_share(payment: &Payment, request: &RefundOrder) -> Result<Share, Rejection> {
     if request.by != Requester::Operator {
         return Err(Rejection::OperatorOnly);
     }
@@ -83,7 +86,7 @@ fn blocked_share(payment: &Payment, request: &Request) -> Result<Share, Rejectio
     Ok(Share { amount, source: Vault::Payment, withdraws_settlement: false })
 }
 
-fn misdirected_share(payment: &Payment, request: &Request) -> Result<Share, Rejection> {
+fn misdirected_share(payment: &Payment, request: &RefundOrder) -> Result<Share, Rejection> {
     let asset = request.asset.ok_or(Rejection::NothingToRefund)?;
     let held = payment.misdirected(asset);
     if held.is_zero() {
@@ -139,7 +142,7 @@ fn from_either_vault(requested: Option<Amount>, in_wallet: Amount, net: Amount) 
     Ok(Share { amount, source, withdraws_settlement: false })
 }
 
-fn recipient(payment: &Payment, request: &Request) -> Result<Address, Rejection> {
+fn recipient(payment: &Payment, request: &RefundOrder) -> Result<Address, Rejection> {
     let sender = || if request.funds == Funds::Received { sole_sender(payment) } else { None };
     let to = request.to.or_else(sender).ok_or(Rejection::RefundAddressRequired)?;
     let token = request.asset.map_or(payment.terms.token_address, |asset| asset.address);
@@ -150,10 +153,9 @@ fn recipient(payment: &Payment, request: &Request) -> Result<Address, Rejection>
 /// Returns the single plain account that sent everything, if the PSP allows refunds to senders.
 pub(super) fn sole_sender(payment: &Payment) -> Option<Address> {
     let arrived = |t: &&Transfer| t.is_right() && t.status == TransferStatus::Final;
-    let mut senders = payment.transfers.iter().filter(arrived);
     let plain = |t: &Transfer| t.verdict.as_deref().is_some_and(|verdict| verdict.plain_sender == Some(true));
-    let first = senders.next().filter(|transfer| payment.terms.refund_to_sender && plain(transfer))?;
-    senders.all(|other| other.from == first.from && plain(other)).then_some(first.from)
+    let all_plain = payment.transfers.iter().filter(arrived).all(plain);
+    payment.sole_sender(None).filter(|_| payment.terms.refund_to_sender && all_plain)
 }
 
 /// Applies a screening result for the address of a waiting refund: `allow` sends it, `block` fails it. A decision of a
@@ -177,6 +179,18 @@ pub(super) fn screen(
         events.extend(given_up(payment, id, 0, ADDRESS_BLOCKED, now));
     }
     Ok(events)
+}
+
+/// Applies the operator's decision about a refund above a limit. A rejected refund returns its amount.
+pub(super) fn decide(payment: &Payment, id: RefundId, approve: bool, now: Timestamp) -> Result<Vec<Event>, Rejection> {
+    if !payment.refunds.iter().any(|refund| refund.id == id && refund.awaits_approval()) {
+        return Err(Rejection::NotAwaitingApproval);
+    }
+    Ok(if approve {
+        vec![Event::RefundApproved { refund_id: id, at: now }]
+    } else {
+        given_up(payment, id, 0, NOT_APPROVED, now)
+    })
 }
 
 /// Returns the refund if `revision` is newer than its applied revision. The newest revision wins, in any order of

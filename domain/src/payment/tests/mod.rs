@@ -7,6 +7,7 @@ mod many_at_once;
 mod money_back;
 mod oracle;
 mod properties;
+mod refund_limits;
 mod reorganised;
 mod restart;
 mod table;
@@ -53,7 +54,8 @@ pub(super) fn refund_to(
     asset: Option<Asset>,
     by: Requester,
 ) -> Command {
-    Command::RequestRefund { refund_id: refund_id(n), amount: text.map(amount), to, funds, asset, by }
+    let order = RefundOrder { amount: text.map(amount), to, funds, asset, ..RefundOrder::new(refund_id(n), by) };
+    Command::RequestRefund(Box::new(order))
 }
 
 /// A test of one payment: its state and the results of the commands so far.
@@ -236,6 +238,13 @@ impl Story {
     pub(super) fn asks_for(self, effect: &Effect) -> Self {
         let effects = &self.last.as_ref().unwrap().effects;
         assert!(effects.contains(effect), "{effect:?} in {effects:?}");
+        self
+    }
+
+    /// Asserts that nothing is to be done after the last command.
+    #[track_caller]
+    pub(super) fn asks_for_nothing(self) -> Self {
+        assert_eq!(self.last.as_ref().unwrap().effects, []);
         self
     }
 

@@ -36,19 +36,21 @@ fn taking_in() -> impl Strategy<Value = Command> {
 fn wish() -> impl Strategy<Value = Command> {
     let some_amount = prop::option::of(prop::sample::select(vec!["1", "2", "4", "10", "13"]));
     let requester = prop::sample::select(Requester::ALL.to_vec());
+    let address = || prop::option::of(prop::sample::select(vec![PAYER, ELSEWHERE]));
+    let recipient = (address(), address());
     prop_oneof![
         1 => Just(Command::Cancel),
         2 => some_amount.clone().prop_map(|text| Command::Accept { expected_received: text.map(amount) }),
-        3 => (1..6u128, some_amount, prop::bool::ANY, prop::sample::select(Funds::ALL.to_vec()), requester.clone()).prop_map(
-            |(n, text, addressed, funds, by)| Command::RequestRefund {
-                refund_id: refund_id(n),
-                amount: text.map(amount),
-                to: addressed.then_some(ELSEWHERE),
-                funds,
-                asset: (funds == Funds::Misdirected).then_some(Asset { chain: Chain::Polygon, address: USDC }),
-                by,
-            }
-        ),
+        3 => (1..6u128, some_amount, recipient, prop::sample::select(Funds::ALL.to_vec()), requester.clone(), prop::bool::ANY)
+            .prop_map(|(n, text, (to, plain), funds, by, hold)| {
+                let asset = (funds == Funds::Misdirected).then_some(Asset { chain: Chain::Polygon, address: USDC });
+                let amount = text.map(amount);
+                let order = RefundOrder { amount, to, funds, asset, plain, hold, ..RefundOrder::new(refund_id(n), by) };
+                Command::RequestRefund(Box::new(order))
+            }),
+        2 => (1..6u128, prop::bool::ANY).prop_map(|(n, approve)| {
+            Command::DecideRefund { refund_id: refund_id(n), approve }
+        }),
         2 => requester.prop_map(|by| Command::RetrySettlement { by }),
         2 => taking_in(),
     ]
@@ -127,7 +129,11 @@ pub(super) fn any_terms() -> impl Strategy<Value = Terms> {
 fn is_fact(command: &Command) -> bool {
     !matches!(
         command,
-        Command::Cancel | Command::Accept { .. } | Command::RequestRefund { .. } | Command::TakeIn { .. }
+        Command::Cancel
+            | Command::Accept { .. }
+            | Command::RequestRefund(_)
+            | Command::DecideRefund { .. }
+            | Command::TakeIn { .. }
     ) && !matches!(command, Command::RetrySettlement { by } if *by != Requester::Schedule)
         && !matches!(command, Command::ScreenTransfer { verdict, .. } | Command::ScreenRefund { verdict, .. } if verdict.by_operator)
 }
@@ -176,6 +182,18 @@ fn follows(before: &Payment, step: &Transition, command: &Command) {
         if let OperationBody::Settle { amount, psp_amount, treasury_fee } = operation.body {
             assert_eq!(operation.id, OperationId::settlement_of(after.id()), "the settlement operation never changes");
             assert_eq!(psp_amount.checked_add(treasury_fee), Some(amount));
+        }
+    }
+    for refund in &after.refunds {
+        let is_queued = step.operations.iter().any(|operation| operation.id == refund.operation);
+        assert!(!is_queued || refund.is_cleared(), "nothing is sent before it is screened and approved");
+        let is_back = after.sole_sender(refund.asset) == Some(refund.to);
+        let is_new = before.refunds.len() < after.refunds.len() && after.refunds.last() == Some(refund);
+        if is_new && refund.requested_by == Requester::Psp && refund.limit == RefundLimit::None {
+            assert!(is_back, "only a refund to the only sender has no limit");
+        }
+        if refund.awaits_approval() {
+            assert_eq!(after.attention(), Some(Label::RefundApproval));
         }
     }
     let owed = resume(after);

@@ -4,7 +4,7 @@
 //! its way. A transfer that may never count does not stop the payer from paying the rest. `view` renders the scene.
 
 use payferry_domain::payment::{
-    Decision, FailureReason, Funds, Label, Payment, RefundState, Status, Transfer, TransferStatus,
+    Decision, FailureReason, Funds, Label, Payment, Refund, RefundState, Status, Transfer, TransferStatus,
 };
 use payferry_domain::{Amount, Timestamp};
 
@@ -317,16 +317,19 @@ fn notices(payment: &Payment) -> Vec<String> {
             terms.token
         ));
     }
-    let returned = |state: RefundState| -> Amount {
-        let refunds = payment.refunds.iter().filter(|refund| refund.state == state && refund.funds == Funds::Received);
+    let returned = |is_so: fn(&Refund) -> bool| -> Amount {
+        let refunds = payment.refunds.iter().filter(|refund| is_so(refund) && refund.funds == Funds::Received);
         refunds.map(|refund| refund.amount).sum()
     };
-    let (going, gone) = (returned(RefundState::Pending), returned(RefundState::Sent));
-    if !going.is_zero() {
-        notices.push(format!("{going} {} is on its way back.", terms.token));
-    }
-    if !gone.is_zero() {
-        notices.push(format!("{gone} {} was sent back.", terms.token));
+    let held = returned(Refund::awaits_approval);
+    let going = returned(|refund| refund.state == RefundState::Pending && !refund.awaits_approval());
+    let gone = returned(|refund| refund.state == RefundState::Sent);
+    for (amount, words) in
+        [(held, "is sent back after a check"), (going, "is on its way back"), (gone, "was sent back")]
+    {
+        if !amount.is_zero() {
+            notices.push(format!("{amount} {} {words}.", terms.token));
+        }
     }
     notices
 }

@@ -13,8 +13,8 @@ use crate::payers::send_as;
 use crate::process::{Binary, Folder};
 use crate::psp::{Psp, person};
 
-/// Daily ceiling, above the total of any run: the ceiling is not under test here.
-const SEND_DAILY_MAX: &str = "1000000000";
+/// Limits, above the total of any run: the limits are not under test here.
+const UNLIMITED: &str = "1000000000";
 /// Number of customers; each is paid repeatedly.
 const CUSTOMERS: usize = 3;
 /// Gas limit of a call by the tokens' owner.
@@ -42,7 +42,7 @@ impl Payees {
     pub fn register_wallet(binary: &Binary, folder: &Folder, psp_id: &str) -> Address {
         let wallet = account("the PSP's own wallet");
         let address = wallet.to_string();
-        let limits = ["--send-daily-max", SEND_DAILY_MAX];
+        let limits = ["--send-daily-max", UNLIMITED, "--refund-elsewhere-daily-max", UNLIMITED];
         binary.run(folder, &[&["psp", "set", psp_id, "--withdrawal-wallet", &address], &limits[..]].concat());
         wallet
     }

@@ -192,15 +192,71 @@ covers: api/completed
 = p: pending
 = holds: nothing
 
-== A failed settlement is refunded whole, regardless of the daily ceiling
-  policy send_daily_max 6
+== Refunds above the daily limit wait for the operator, through a crash
+  policy refund_elsewhere_daily_max 6
+  initiate 10
+  pay 10 -> settled
+  refund 5 to ada -> refund=sent
+  refund 2 to eve -> REFUND_APPROVAL refund=pending_approval address=allow
+  balance available 2.90, reserved 2.00
+  crash
+  start
+  wait -> REFUND_APPROVAL refund=pending_approval
+  balance available 2.90, reserved 2.00
+  operator refund approve -> refund=sent -REFUND_APPROVAL
+  operator refund approve -> refused not_awaiting_approval
+  refund 1.5 to bob -> refund=pending_approval
+  operator refund reject -> refund=failed
+  balance available 2.90
+  refund 1 to bob -> refund=sent
+= p: pending, confirmed, settled
+= p refunds: 5.00 to ada sent, 2.00 to eve sent, 1.50 to bob failed, 1.00 to bob sent
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
+    refund.sent refund.sent refund.failed refund.sent
+= p ledger: received 10.00, settled 9.90, fee 0.10, reserved 5.00, sent 5.00 from in_flight,
+    reserved 2.00, sent 2.00 from in_flight, reserved 1.50, returned 1.50, reserved 1.00, sent 1.00 from in_flight
+= holds: psp 1.90, treasury 0.10, ada 5.00, bob 1.00, eve 2.00
+= balance: available 1.90
+
+== A single refund above the limit per transaction waits for the operator
+  policy send_max 3
+  initiate 10
+  pay 4 -> mismatched
+  refund to ada -> refund=pending_approval
+  operator refund approve -> refund=sent
+= p: pending, mismatched (underpaid)
+= p labels: UNDERPAID
+= p refunds: 4.00 to ada sent
+= p events: payment.mismatched payin.underpaid payin.mismatched refund.sent
+= p ledger: received 4.00, sent 4.00 from payment
+= holds: ada 4.00
+
+== A refund to the only sender has no limit
+  policy refund_to_sender yes
+  policy refund_elsewhere_daily_max 1
+  policy send_max 1
+  initiate 10
+  pay 4 -> mismatched
+  refund -> refund=sent
+= p: pending, mismatched (underpaid)
+= p labels: UNDERPAID
+= p refunds: 4.00 to unlisted sent
+= p events: payment.mismatched payin.underpaid payin.mismatched refund.sent
+= p ledger: received 4.00, sent 4.00 from payment
+= holds: nothing
+
+== A failed settlement is refunded whole, with approval above the daily limit
+  policy refund_elsewhere_daily_max 6
   blacklist treasury
   initiate 10
   pay 10 -> SETTLEMENT_FAILED
-  refund to eve -> failed refund=sent
+  refund to eve -> confirmed refund=pending_approval
+  operator refund reject -> SETTLEMENT_FAILED refund=failed
+  refund to eve -> confirmed refund=pending_approval
+  operator refund approve -> failed refund=sent
 = p: pending, confirmed, confirmed (settlement_failed), failed (settlement_failed)
 = p labels: SETTLEMENT_FAILED
-= p refunds: 10.00 to eve sent
-= p events: payment.confirmed payin.confirmed payin.settlement_failed payment.failed refund.sent
+= p refunds: 10.00 to eve failed, 10.00 to eve sent
+= p events: payment.confirmed payin.confirmed payin.settlement_failed refund.failed payment.failed refund.sent
 = p ledger: received 10.00, sent 10.00 from payment
 = holds: eve 10.00

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use payferry_domain::payment::fixtures::{self, EXPIRY_SECS, START, Tx, amount, terms, verdict};
-use payferry_domain::payment::{Command, Purpose, Requester, Terms, initiate, transition};
+use payferry_domain::payment::{Command, Purpose, RefundOrder, Requester, Terms, initiate, transition};
 use payferry_domain::{Address, Chain, FeeBps, Hash32, OperationId, RefundId, Token, Tolerance};
 
 use super::*;
@@ -110,8 +110,11 @@ fn a_failed_settlement_asks_nothing_of_the_payer() {
     }
 
     let (refund_id, to) = (RefundId::generate(), Some(Address([0x11; 20])));
-    let (funds, by) = (Funds::Received, Requester::Psp);
-    let back = Command::RequestRefund { refund_id, amount: None, to, funds, asset: None, by };
+    let order = RefundOrder { to, ..RefundOrder::new(refund_id, Requester::Psp) };
+    let held = then(&failing, &Command::RequestRefund(Box::new(RefundOrder { hold: true, ..order.clone() })));
+    let scene = notified(&held, 70, "Payment confirmed", None, Some(Step::Confirmed));
+    assert_eq!(scene.notices, ["10.00 USDC is sent back after a check."]);
+    let back = Command::RequestRefund(Box::new(order));
     let cleared = Command::ScreenRefund { refund_id, verdict: verdict(Decision::Allow) };
     let going = then(&then(&failing, &back), &cleared);
     let scene = notified(&going, 70, "Payment confirmed", None, Some(Step::Confirmed));
