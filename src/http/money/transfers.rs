@@ -20,7 +20,7 @@ use utoipa::ToSchema;
 
 use super::outbound::{audit_entry, check_suitable, wallet_of};
 use crate::http::lists::{Found, Page, PageParams, id, read_page, text};
-use crate::http::payments::initiate::{self, InitiateAnswer};
+use crate::http::payments::initiate;
 use crate::http::payments::read::status;
 use crate::http::payments::{self, PaymentRecord};
 use crate::http::state::{AppShared, AppState, ListOf, OneOf};
@@ -84,13 +84,13 @@ pub struct CustomerTransferList {
 
 /// Transfer to a customer
 ///
-/// Answers like a payment: the payer sends exactly `amount` to `intermediary_wallet` in time. The whole amount is then
+/// Answers with the whole record, like a payment: the payer sends exactly `amount` to `intermediary_wallet` in time. The whole amount is then
 /// forwarded to the customer's current wallet, without a fee. Webhook events have `transfer.` names. A surplus is held
 /// and can be refunded.
 #[utoipa::path(
     post, path = "/transfers", tag = "Money", operation_id = "createTransfer", request_body = TransferRequest,
     responses(
-        (status = 202, description = "The transfer; its wallet is now watched.", body = InitiateAnswer),
+        (status = 202, description = "The transfer; its wallet is now watched.", body = CustomerTransfer),
         (status = 404, description = "`customer_not_found`.", body = Problem),
         (status = 409, description = "`customer_inactive`, `customer_not_cleared`, `customer_without_wallet`, `wallet_unsuitable`, \
             `wallet_blocked` or `wallet_in_review` (by screening), `above_send_limit` or `psp_paused`.", body = Problem),
@@ -127,7 +127,8 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
         answer: None,
         audit: Some(audit_entry(&app, &request, "transfer.created", "", (amount, token))),
     };
-    initiate::make(&app, &request.idempotency, transfer, |answer| Answer::accepted(&answer)).await
+    let answer = |app: &AppShared, payment: &Payment| Answer::accepted(&CustomerTransfer::of(app, payment)?);
+    initiate::make(&app, &request.idempotency, transfer, answer).await
 }
 
 /// List transfers

@@ -13,9 +13,7 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::Addresses;
-use super::view::{ChainCandidateRecord, chain_candidates};
-use crate::http::lists::DateTime;
+use super::PaymentRecord;
 use crate::http::state::{AppShared, AppState};
 
 /// Default time until a payment expires, seconds.
@@ -63,41 +61,6 @@ pub struct InitiateRequest {
     pub reference: Option<String>,
 }
 
-record! {
-    fn of(app: &AppShared, payment: &Payment) {
-        let terms = &payment.terms;
-        let addresses = Addresses::of(terms);
-        let payment_uri = addresses.payment_uri(app.system.chains(), payment);
-    }
-
-    /// A created payment.
-    pub struct InitiateAnswer {
-        /// Begins with `tr_` for a transfer to a customer.
-        #[schema(example = "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
-        id: String = terms.public_id(),
-        /// The same as `id`.
-        payment_id: String = terms.public_id(),
-        /// pending.
-        status: &'static str = payment.status.as_str(),
-        /// The address to which the payer sends exactly `amount`.
-        intermediary_wallet: String = addresses.wallet,
-        /// Page for the payer, with live instructions.
-        magic_link: String = app.magic_link(&terms.link_token),
-        amount: String = terms.amount.to_string(),
-        currency: &'static str = terms.token.as_str(),
-        /// The chain on which the payment is due; with `best`, the chosen one.
-        chain: &'static str = terms.chain.as_str(),
-        /// The token's contract on that chain.
-        token_address: String = addresses.token,
-        /// EIP-681, for wallets and QR codes.
-        payment_uri: Option<String> = payment_uri,
-        expires_at: DateTime = payment.expires_at.into(),
-        /// With `best`: every candidate chain, and why it was or was not chosen.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        chain_candidates: Option<Vec<ChainCandidateRecord>> = chain_candidates(payment),
-    }
-}
-
 /// Create a payment
 ///
 /// The payer sends the exact amount to `intermediary_wallet`. The rest happens automatically and is reported by
@@ -105,7 +68,7 @@ record! {
 #[utoipa::path(
     post, path = "/payments/initiate", tag = "Payments", operation_id = "initiatePayment", request_body = InitiateRequest,
     responses(
-        (status = 201, description = "The payment; its wallet is now watched.", body = InitiateAnswer),
+        (status = 201, description = "The payment; its wallet is now watched.", body = PaymentRecord),
         (status = 404, description = "`merchant_not_found` or `customer_not_found`.", body = Problem),
         (status = 409, description = "`customer_inactive`, `customer_not_cleared`, or `psp_paused`: the operator has paused the account.",
             body = Problem),
@@ -123,7 +86,7 @@ pub async fn initiate(State(app): State<AppState>, request: Submission<Payments>
     if let Some(customer_id) = initiate.customer_id {
         check_customer(&app, request.psp_id, customer_id).await?;
     }
-    make(&app, &request.idempotency, initiate, |answer| Answer::created(&answer)).await
+    make(&app, &request.idempotency, initiate, |app, payment| Answer::created(&PaymentRecord::of(app, payment))).await
 }
 
 /// Creates a payment for any purpose and answers with it.
@@ -131,12 +94,12 @@ pub(in crate::http) async fn make(
     app: &AppState,
     idempotency: &Idempotency,
     mut initiate: InitiatePayment,
-    reply: fn(InitiateAnswer) -> Result<Answer, ApiError>,
+    reply: fn(&AppShared, &Payment) -> Result<Answer, ApiError>,
 ) -> Result<Response, ApiError> {
     let state = app.clone();
-    initiate.answer = idempotency.row_of(move |payment| reply(InitiateAnswer::of(&state, payment)));
+    initiate.answer = idempotency.row_of(move |payment| reply(&state, payment));
     match app.system.initiate(initiate).await {
-        Ok(payment) => Ok(reply(InitiateAnswer::of(app, &payment))?.into_response()),
+        Ok(payment) => Ok(reply(app, &payment)?.into_response()),
         Err(InitiateError::IdempotencyKeyTaken) => idempotency.first_answer(app).await,
         Err(error) => Err(error.into()),
     }

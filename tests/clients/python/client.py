@@ -14,7 +14,6 @@ from payferry_client.models.address import Address
 from payferry_client.models.customer_answer import CustomerAnswer
 from payferry_client.models.customer_request import CustomerRequest
 from payferry_client.models.customers_answer import CustomersAnswer
-from payferry_client.models.initiate_answer import InitiateAnswer
 from payferry_client.models.initiate_request import InitiateRequest
 from payferry_client.models.payment_record import PaymentRecord
 from payferry_client.models.problem import Problem
@@ -33,7 +32,7 @@ def main(base_url: str, api_key: str) -> None:
     merchant_id = synced.merchants[0].merchant_id
     request = InitiateRequest(merchant_id=merchant_id, amount="10.50", currency="USDC", chain="base")
     initiated = initiate_payment.sync(client=client, body=request)
-    assert isinstance(initiated, InitiateAnswer), initiated
+    assert isinstance(initiated, PaymentRecord), initiated
     payment = get_payment.sync(initiated.payment_id, client=client)
     assert isinstance(payment, PaymentRecord), payment
     assert (payment.amount, payment.status) == ("10.50", "pending")

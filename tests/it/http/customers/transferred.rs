@@ -30,6 +30,7 @@ async fn whole_amount_is_forwarded_to_the_customer() {
     let made = app.post_keyed("t1", TRANSFERS, &body).await.ok(202);
     insta::assert_json_snapshot!("transfer_made", made.redacted());
     app.post_keyed("t1", "/api/v1/transfers", &body).await.assert_replays(&made);
+    assert_eq!(app.get(&format!("{TRANSFERS}/{}", made.id())).await.json, made.json, "it is the whole record");
 
     app.pay(&made, "4.5").await;
     let settled = when(&app, &made, "settled").await;
