@@ -89,6 +89,7 @@ record! {
 
     /// Limits of outbound transfers.
     #[derive(Debug)]
+    #[allow(clippy::struct_field_names, reason = "the names of the interface")]
     pub struct LimitsRecord {
         /// Maximum amount of a single payout, withdrawal or transfer.
         #[schema(example = "10000.00")]
