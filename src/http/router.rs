@@ -30,6 +30,8 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .routes(routes!(payments::change::resolve))
         .routes(routes!(payments::refunds::request, payments::refunds::list))
         .routes(routes!(payments::refunds::get))
+        .routes(routes!(payments::refund_list::list))
+        .routes(routes!(payments::refund_list::get))
         .routes(routes!(webhooks::deliveries::deliveries))
         .routes(routes!(webhooks::deliveries::redeliver))
         .routes(routes!(money::outbound::create_payout, money::outbound::list_payouts))

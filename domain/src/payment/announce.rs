@@ -275,6 +275,8 @@ struct Body<'a> {
     refund_id: Option<RefundId>,
     refund_amount: Option<String>,
     refund_address: Option<String>,
+    refund_reference: Option<&'a str>,
+    refund_metadata: Option<&'a Map<String, Value>>,
     refund_failure_reason: Option<RefundFailure>,
     refund_failure: Option<&'a str>,
     /// Of an event of a refund: `amount` under an unambiguous name.
@@ -318,6 +320,8 @@ pub fn payload(payment: &Payment, announcement: &Announcement, event_id: EventId
         refund_id: announcement.refund_id,
         refund_amount: refund.map(|refund| refund.amount.to_string()),
         refund_address: refund.map(|refund| refund.to.checksummed()),
+        refund_reference: refund.and_then(|refund| refund.reference.as_deref()),
+        refund_metadata: refund.and_then(|refund| refund.metadata.as_ref()),
         refund_failure_reason: refund.and_then(Refund::failure_reason),
         refund_failure: refund.filter(|refund| refund.failure_reason().is_some()).and_then(|it| it.failure.as_deref()),
         payment_amount: announcement.refund_id.map(|_| terms.amount.to_string()),

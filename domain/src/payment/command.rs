@@ -161,12 +161,27 @@ pub struct RefundOrder {
     pub plain: Option<Address>,
     /// True if the refund is above a limit, so that the operator must approve it.
     pub hold: bool,
+    /// Reference from the PSP.
+    pub reference: Option<String>,
+    /// JSON object from the PSP, returned in events.
+    pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 impl RefundOrder {
     /// An order to refund everything that was received, to an address that follows from the payment.
     pub fn new(id: RefundId, by: Requester) -> Self {
-        Self { id, amount: None, to: None, funds: Funds::Received, asset: None, by, plain: None, hold: false }
+        Self {
+            id,
+            amount: None,
+            to: None,
+            funds: Funds::Received,
+            asset: None,
+            by,
+            plain: None,
+            hold: false,
+            reference: None,
+            metadata: None,
+        }
     }
 }
 

@@ -165,6 +165,10 @@ pub struct Refund {
     pub funds: Funds,
     /// Token and chain, if they differ from the payment's.
     pub asset: Option<Asset>,
+    /// Reference from the PSP.
+    pub reference: Option<String>,
+    /// JSON object from the PSP, returned in events.
+    pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
     /// Screening verdict about the address, once known. Nothing is sent before it is `allow`.
     pub verdict: Option<Box<Verdict>>,
     /// Requester; `schedule` for the excess policy.
@@ -200,6 +204,8 @@ impl Refund {
             source: Vault::Payment,
             funds: Funds::Received,
             asset: None,
+            reference: None,
+            metadata: None,
             verdict: None,
             requested_by,
             limit: RefundLimit::None,

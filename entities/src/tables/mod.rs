@@ -41,6 +41,7 @@ pub mod payment_details;
 pub mod payment_transitions;
 pub mod payments;
 pub mod psps;
+pub mod refunds;
 pub mod sending_transitions;
 pub mod sendings;
 pub mod sends_per_day;

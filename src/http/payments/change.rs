@@ -13,7 +13,7 @@ use payferry_domain::payment::{Command, Payment, Requester};
 use payferry_domain::{Amount, CommandError, PaymentId, RefundId};
 use payferry_httpkit::{Answer, ApiError, Fault, Fields, Money, Path, Payments, Problem, Requires, Submission, read};
 use payferry_journal::audit::{Actor, NewAuditEntry};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use super::refunds::{self, RefundFields};
@@ -109,6 +109,12 @@ pub struct ResolveRequest {
     pub chain: Option<String>,
     /// With `refund`: for money in another token; see the endpoint for refunds.
     pub token_address: Option<String>,
+    /// With `refund`: the PSP's own reference of the refund.
+    #[schema(max_length = 255)]
+    pub reference: Option<String>,
+    /// With `refund`: the PSP's own object; see the endpoint for refunds.
+    #[schema(value_type = Option<Object>)]
+    pub metadata: Option<Map<String, Value>>,
 }
 
 /// The requested resolution.

@@ -4,6 +4,7 @@
 pub mod change;
 pub mod initiate;
 pub mod read;
+pub mod refund_list;
 pub mod refunds;
 mod view;
 

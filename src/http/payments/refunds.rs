@@ -1,6 +1,7 @@
 //! Refunds: `POST` and `GET /payments/{payment_id}/refunds`, `GET /payments/{payment_id}/refunds/{refund_id}`.
 //!
 //! They are part of their payment: creating one is one call to the payment's actor, and reading them reads the payment.
+//! `GET /refunds` is in `refund_list`.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -14,10 +15,11 @@ use payferry_httpkit::{
     Answer, ApiError, Away, Fault, Fields, Money, Path, Problem, QueryFields, Read, Submission, read,
 };
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use super::change::Change;
+use super::initiate::metadata;
 use super::own;
 use crate::http::lists::{DateTime, Page, PageParams};
 use crate::http::state::{AppShared, ChangeOf, OneOf};
@@ -57,6 +59,11 @@ record! {
         requested_by: &'static str = refund.requested_by.as_str(),
         /// pending, allow, review or block: the screening result of the address. Nothing is sent before it is `allow`.
         kyt_verdict: &'static str = refund.decision().map_or("pending", Decision::as_str),
+        /// The PSP's own reference of the refund.
+        reference: Option<String> = refund.reference.clone(),
+        /// As submitted.
+        #[schema(value_type = Option<Object>, additional_properties)]
+        metadata: Option<Map<String, Value>> = refund.metadata.clone(),
         /// Hash of the transaction, once sent.
         tx_hash: Option<String> = refund.tx_hash.map(|hash| hash.to_string()),
         /// address_blocked, not_approved or send_failed, while it is failed.
@@ -118,6 +125,13 @@ pub struct RefundRequest {
     /// For money that arrived in another token than the payment's: its contract. If absent, the payment's own token on
     /// `chain`.
     pub token_address: Option<String>,
+    /// The PSP's own reference of the refund.
+    #[schema(max_length = 255)]
+    pub reference: Option<String>,
+    /// The PSP's own object, at most 16 KiB and 32 levels as JSON; returned in reads and webhooks. Numbers are 64-bit
+    /// integers or IEEE 754 doubles, and larger ones are refused.
+    #[schema(value_type = Option<Object>)]
+    pub metadata: Option<Map<String, Value>>,
 }
 
 /// Refund a payment
@@ -176,11 +190,13 @@ pub(super) struct RefundFields {
     to: Option<Address>,
     chain: Option<Chain>,
     token_address: Option<Address>,
+    reference: Option<String>,
+    metadata: Option<Map<String, Value>>,
 }
 
 impl RefundFields {
     /// The names of the fields.
-    pub const FIELDS: [&str; 4] = ["amount", ADDRESS, "chain", "token_address"];
+    pub const FIELDS: [&str; 6] = ["amount", ADDRESS, "chain", "token_address", "reference", "metadata"];
 
     /// Reads the fields. `unsuitable` is the result of checking the address.
     pub fn read(fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Self {
@@ -190,17 +206,19 @@ impl RefundFields {
         }
         let chain = fields.optional("chain", |value| read::name(value, "base, polygon, arbitrum"));
         let token_address = fields.optional("token_address", read::address);
-        Self { amount: fields.optional("amount", read::part), to, chain, token_address }
+        let (reference, metadata) = (fields.optional("reference", read::text), metadata(fields));
+        Self { amount: fields.optional("amount", read::part), to, chain, token_address, reference, metadata }
     }
 
     /// The decision to refund this amount of the payment's money. Asks the chain if the sender is a plain account.
     pub async fn change(self, app: &AppShared, payment: &Payment, refund_id: RefundId) -> Result<Change, ApiError> {
         let asset = self.asset(app, payment)?;
         let funds = if asset.is_some() { Funds::Misdirected } else { Funds::Received };
-        let Self { amount, to, .. } = self;
+        let Self { amount, to, reference, metadata, .. } = self;
         let plain = app.system.plain_recipient(payment, asset, to).await;
         let plain = plain.map_err(|away| ApiError::Unavailable(Away::Chain, away.to_string().into()))?;
-        let order = RefundOrder { amount, to, funds, asset, plain, ..RefundOrder::new(refund_id, Requester::Psp) };
+        let order = RefundOrder::new(refund_id, Requester::Psp);
+        let order = RefundOrder { amount, to, funds, asset, plain, reference, metadata, ..order };
         let command = Command::RequestRefund(Box::new(order));
         let detail = json!({ "refund_id": refund_id });
         Ok(Change { payment_id: payment.id(), command, action: "payment.refund_requested", detail })

@@ -80,6 +80,71 @@ async fn refund_after_settlement_comes_from_the_psp_vault_and_is_limited() {
     assert_eq!(app.get(&format!("/payments/{}", made.id())).await["status"], "settled");
 }
 
+#[tokio::test]
+async fn refunds_of_all_payments_are_listed_and_read() {
+    let app = TestApp::start_with_chains().await;
+    let (first, second) = (app.paid("12.5", "mismatched").await, app.paid("4", "mismatched").await);
+    let metadata = json!({ "ticket": { "n": 7 } });
+    let body = json!({ "amount": "2.5", "address": ADA, "reference": "T-7", "metadata": metadata });
+    let asked = app.post_keyed("r1", &refunds_of(&first), &body).await;
+    asked.assert(202, json!({ "reference": "T-7", "metadata": metadata }));
+    app.post_keyed("r1", &refunds_of(&first), &body).await.assert_replays(&asked);
+    let resolve = json!({ "action": "refund", "address": BOB, "reference": "T-8" });
+    let resolved = app.post(&format!("{}/resolve", second.path()), &resolve).await;
+    resolved.assert(202, json!({ "refunds/0/reference": "T-8", "refunds/0/metadata": null }));
+    let accept = json!({ "action": "accept", "reference": "T-9" });
+    let refused = app.post(&format!("{}/resolve", first.path()), &accept).await;
+    refused.assert_invalid("reference: not_applicable");
+
+    let (one, two) = (asked.string("id").to_owned(), resolved["refunds"][0]["id"].as_str().unwrap().to_owned());
+    for (payment, id) in [(&first, &one), (&second, &two)] {
+        app.when(&format!("{}/{id}", refunds_of(payment)), "sent").await;
+    }
+    let read = app.get(&format!("/refunds/{one}")).await;
+    insta::assert_json_snapshot!("refund_resource", read.redacted());
+    assert_eq!(app.get(&format!("{}/{one}", refunds_of(&first))).await.json, read.json, "the same record everywhere");
+    let log = app.get(&format!("{}/webhooks", first.path())).await;
+    let told = &log["deliveries"].as_array().unwrap().last().unwrap()["payload"];
+    assert_has(told, json!({ "event": "refund.sent", "refund_reference": "T-7", "refund_metadata": metadata }));
+
+    let listed = async |query: &str| {
+        let list = app.get(&format!("/refunds?{query}")).await.ok(200);
+        let ids = column(&list["refunds"], "id");
+        assert_eq!(list["total"], ids.len(), "{query}");
+        ids
+    };
+    let both = [json!(two), json!(one)];
+    for (query, expected) in [
+        (String::new(), &both[..]),
+        ("status=sent".to_owned(), &both[..]),
+        ("status=pending".to_owned(), &[]),
+        ("status=pending_approval".to_owned(), &[]),
+        ("reference=T-7".to_owned(), &both[1..]),
+        ("reference=T-".to_owned(), &[]),
+        (format!("payment_id={}", second.id()), &both[..1]),
+        (format!("payment_id={}&reference=T-7", second.id()), &[]),
+        (format!("payment_id={}", PaymentId::generate()), &[]),
+        (format!("created_from={}", read.string("created_at")), &both[..]),
+        (format!("created_to={}", read.string("created_at")), &[]),
+    ] {
+        assert_eq!(listed(&query).await, expected, "{query}");
+    }
+    let page = app.get("/refunds?limit=1").await;
+    assert_has(&page, json!({ "total": 2, "refunds/0/id": two }));
+    let next = app.get(&format!("/refunds?limit=1&cursor={}", page.string("next_cursor"))).await;
+    assert_has(&next, json!({ "refunds": [read.json], "next_cursor": null }));
+    let bad = app.get("/refunds?status=done&payment_id=x&created_from=now&label=LATE").await;
+    assert_eq!(
+        bad.faults_sorted(),
+        "created_from: invalid_timestamp, label: unknown_parameter, payment_id: invalid_id, status: unknown_value"
+    );
+
+    let stranger = app.stranger().await;
+    app.get_as(&stranger, "/refunds").await.assert(200, json!({ "total": 0, "refunds": [] }));
+    app.get_as(&stranger, &format!("/refunds/{one}")).await.assert_problem(404, "refund_not_found");
+    app.get("/refunds/rf_01J9Z3K4M5N6P7Q8R9S0T1V2W3").await.assert_problem(404, "refund_not_found");
+}
+
 /// Limits so low that only a refund without a limit passes them.
 async fn limit_refunds(app: &TestApp, daily: &str) {
     let (send_max, limit) = (Some("5".parse().unwrap()), Some(daily.parse().unwrap()));

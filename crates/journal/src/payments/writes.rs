@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use payferry_domain::payment::{
-    Announcement, Command, Event, EventName, NewOperation, OperationAction, OperationBody, Payment, RefundLimit,
-    RefundState, SettlementState, TransferKey, Transition, Vault, payload,
+    Announcement, Command, Event, EventName, NewOperation, OperationAction, OperationBody, Payment, Refund,
+    RefundLimit, RefundState, SettlementState, TransferKey, Transition, Vault, payload,
 };
 use payferry_domain::{Amount, DeliveryId, EventId, OperationId, PspId, RefundId, Timestamp};
-use payferry_entities::{audit_log, events, idempotency_keys, operations, payment_transitions};
+use payferry_entities::{audit_log, events, idempotency_keys, operations, payment_transitions, refunds};
 
 use super::{StoreError, json, row_of};
 use crate::postings;
@@ -68,6 +68,7 @@ pub fn transition_write(
             idempotency: request_rows.idempotency,
             audit: request_rows.audit,
         },
+        refunds: changed_refunds(before, payment),
         applied: applied(&transition.events, command),
         moved: Some(PaymentMove::between(before, payment)),
     })))
@@ -105,6 +106,21 @@ fn known_outcome(payment: &Payment, command: &Command) -> Option<OperationChange
         }
         _ => None,
     }
+}
+
+/// Rows of the refunds that are new in `after` or have another status.
+fn changed_refunds(before: &Payment, after: &Payment) -> Vec<refunds::Model> {
+    let status_of = |id| before.refunds.iter().find(|refund| refund.id == id).map(Refund::public_status);
+    let changed = after.refunds.iter().filter(|refund| status_of(refund.id) != Some(refund.public_status()));
+    let row = |refund: &Refund| refunds::Model {
+        id: refund.id.to_string(),
+        payment_id: after.id().to_string(),
+        psp_id: after.terms.psp_id.to_string(),
+        reference: refund.reference.clone(),
+        status: refund.public_status().to_owned(),
+        created_at: refund.requested_at.as_millis(),
+    };
+    changed.map(row).collect()
 }
 
 /// Amount that a refund takes from the PSP's balance, and adds to its daily total of refunds to other addresses if that

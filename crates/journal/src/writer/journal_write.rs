@@ -3,8 +3,8 @@
 use payferry_domain::Chain;
 use payferry_entities::{
     audit_log, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers, delivery_attempts, events,
-    idempotency_keys, ledger_postings, operations, payment_transitions, payments, sending_transitions, sendings,
-    transfers,
+    idempotency_keys, ledger_postings, operations, payment_transitions, payments, refunds, sending_transitions,
+    sendings, transfers,
 };
 
 use super::observer::PaymentMove;
@@ -81,6 +81,8 @@ pub struct JournalTransition {
     pub transition: payment_transitions::Model,
     /// Other rows.
     pub consequences: Consequences,
+    /// Rows of the refunds that are new or have another status.
+    pub refunds: Vec<refunds::Model>,
     /// Transfer rows that this transition applied.
     pub applied: Vec<AppliedTransfer>,
     /// Change of the payment counts by the commit.

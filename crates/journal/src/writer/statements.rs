@@ -2,7 +2,7 @@
 
 use payferry_entities::{
     Batch, audit_log, balances, chain_counters, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers,
-    delivery_attempts, events, idempotency_keys, ledger_postings, operations, payment_transitions, payments,
+    delivery_attempts, events, idempotency_keys, ledger_postings, operations, payment_transitions, payments, refunds,
     sending_transitions, sendings, transfers,
 };
 use sea_orm::{DbBackend, DbErr, EntityTrait, IdenStatic, Iterable, ModelTrait, Value};
@@ -37,6 +37,7 @@ pub(super) struct Statements {
     // Dependent statements.
     pub(super) payments_insert: RowStatement<payments::Model>,
     pub(super) payment_transitions_insert: RowStatement<payment_transitions::Model>,
+    pub(super) refunds_upsert: RowStatement<refunds::Model>,
     pub(super) sendings_insert: RowStatement<sendings::Model>,
     pub(super) sending_transitions_insert: RowStatement<sending_transitions::Model>,
     pub(super) ledger_postings_insert: RowStatement<ledger_postings::Model>,
@@ -168,6 +169,10 @@ impl Statements {
             ),
             payments_insert: RowStatement::insert(backend, ""),
             payment_transitions_insert: RowStatement::insert(backend, ""),
+            refunds_upsert: RowStatement::insert(
+                backend,
+                "ON CONFLICT (\"id\") DO UPDATE SET \"status\" = excluded.\"status\"",
+            ),
             sendings_insert: RowStatement::insert(backend, ""),
             sending_transitions_insert: RowStatement::insert(backend, ""),
             ledger_postings_insert: RowStatement::insert(backend, ""),

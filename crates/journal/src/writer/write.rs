@@ -168,18 +168,23 @@ impl Writer<'_> {
     async fn write_payments(&self, writes: &[&JournalWrite]) -> Result<(), DbErr> {
         let mut payments = Vec::new();
         let mut transitions = Vec::new();
+        let mut refunds = Vec::new();
         for write in writes {
             match write {
                 JournalWrite::Initiation(initiation) => {
                     payments.push(&initiation.payment);
                     transitions.push(&initiation.transition);
                 }
-                JournalWrite::Transition(transition) => transitions.push(&transition.transition),
+                JournalWrite::Transition(transition) => {
+                    transitions.push(&transition.transition);
+                    refunds.extend(&transition.refunds);
+                }
                 _ => {}
             }
         }
         self.run(&self.statements.payments_insert, &payments).await?;
-        self.run(&self.statements.payment_transitions_insert, &transitions).await.map(|_| ())
+        self.run(&self.statements.payment_transitions_insert, &transitions).await?;
+        self.run(&self.statements.refunds_upsert, &refunds).await.map(|_| ())
     }
 
     async fn write_outbound(&self, writes: &[&JournalWrite]) -> Result<(), DbErr> {

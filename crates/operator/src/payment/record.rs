@@ -86,6 +86,9 @@ fn transition(transition: &TransitionView) -> Result<impl Serialize + use<>, Api
             terms.remove("link_token");
             terms.remove("metadata");
         }
+        if let Some(refund) = value.get_mut("refund").and_then(Value::as_object_mut) {
+            refund.remove("metadata");
+        }
         Ok(value)
     };
     let events = transition.events.iter().map(event).collect::<Result<Vec<_>, _>>()?;

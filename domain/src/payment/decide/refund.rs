@@ -41,6 +41,8 @@ pub(super) fn request(payment: &Payment, request: &RefundOrder, now: Timestamp) 
         funds: request.funds,
         asset: request.asset.filter(|_| request.funds != Funds::Received),
         limit: limit(payment, request, to),
+        reference: request.reference.clone(),
+        metadata: request.metadata.clone(),
         ..Refund::new(request.id, share.amount, to, request.by, now)
     };
     let withdraws_settlement = share.withdraws_settlement;

@@ -4,6 +4,7 @@
 #[path = "../../../fixtures/payments.rs"]
 mod env;
 mod live;
+mod refunds;
 
 use payferry_domain::payment::fixtures::{USDC, verdict};
 use payferry_domain::payment::{Command, Decision, Status, transition};

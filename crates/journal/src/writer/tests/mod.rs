@@ -267,6 +267,7 @@ fn transition(before: &payments::Model, announced: i64) -> JournalTransition {
         transition: transition_row(&payment),
         payment,
         consequences: Consequences { announcements, ..Consequences::default() },
+        refunds: Vec::new(),
         applied: Vec::new(),
         moved: None,
     }

@@ -1,0 +1,24 @@
+//! Refunds: the columns of their lists. The refund itself is in the state of its payment.
+
+use sea_orm::entity::prelude::*;
+
+/// One row of the table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, DeriveEntityModel)]
+#[sea_orm(table_name = "refunds")]
+pub struct Model {
+    /// `rf_` id.
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub id: String,
+    /// Payment (`pay_` id), also of a transfer to a customer.
+    pub payment_id: String,
+    /// Owning PSP.
+    pub psp_id: String,
+    /// Reference from the PSP.
+    pub reference: Option<String>,
+    /// pending_approval, pending, sent or failed.
+    pub status: String,
+    /// Milliseconds since the epoch.
+    pub created_at: i64,
+}
+
+crate::tables::without_relations!();

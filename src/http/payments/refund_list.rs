@@ -1,0 +1,153 @@
+//! Refunds of all payments of an account: `GET /refunds` and `GET /refunds/{refund_id}`.
+//!
+//! The rows of refunds select a page. The records come from the states of their payments.
+
+use std::collections::HashMap;
+
+use axum::extract::State;
+use payferry_domain::payment::Payment;
+use payferry_domain::{PaymentId, PspId, RefundId, TransferId};
+use payferry_entities::payments;
+use payferry_entities::refunds::{Column, Entity, Model};
+use payferry_httpkit::{Answer, ApiError, Fault, Path, Problem, QueryFields, Read, read};
+use payferry_journal::payments::{self as journal, payment_of};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Select};
+use serde::Serialize;
+use utoipa::{IntoParams, ToSchema};
+
+use super::refunds::RefundRecord;
+use crate::http::lists::{Found, Page, PageParams, moment, read_page, text};
+use crate::http::state::{ListOf, OneOf};
+
+/// Order of the list.
+const ORDER: [Column; 2] = [Column::CreatedAt, Column::Id];
+
+/// Filters of the list.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct RefundFilters {
+    /// Refunds of this payment (`pay_`) or transfer (`tr_`).
+    pub payment_id: Option<String>,
+    /// pending_approval, pending, sent or failed.
+    pub status: Option<String>,
+    /// Refunds with exactly this reference.
+    pub reference: Option<String>,
+    /// Created at or after this ISO 8601 time.
+    pub created_from: Option<String>,
+    /// Created before this ISO 8601 time.
+    pub created_to: Option<String>,
+}
+
+/// A page of refunds of the account.
+#[derive(Serialize, ToSchema)]
+pub struct AccountRefundList {
+    message: &'static str,
+    total: u64,
+    limit: u64,
+    offset: u64,
+    /// Pass it as `cursor` to get the next page; null on the last page.
+    next_cursor: Option<String>,
+    /// Newest first.
+    refunds: Vec<RefundRecord>,
+}
+
+/// List refunds
+///
+/// Refunds of all payments and transfers, newest first.
+#[utoipa::path(
+    get, path = "/refunds", tag = "Payments", operation_id = "listAccountRefunds", params(RefundFilters, PageParams),
+    responses((status = 200, description = "A page of refunds, including failed ones.", body = AccountRefundList)),
+)]
+pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
+    let (State(app), caller, mut query) = parts;
+    let wanted = filters(&mut query, caller.psp_id);
+    let page = Page::read("refunds", query)?;
+    let key = |row: &Model| (row.created_at, row.id.clone());
+    let Found { total, rows, next_cursor } = read_page(app.database(), wanted, ORDER, &page, key).await?;
+    let ids = rows.iter().map(|row| row.payment_id.as_str());
+    let of_page = payments::Entity::find().filter(payments::Column::Id.is_in(ids)).all(app.database().reader()).await?;
+    let of_page = of_page.iter().map(|row| Ok((row.id.clone(), payment_of(row)?)));
+    let of_page: HashMap<String, Payment> = of_page.collect::<Result<_, ApiError>>()?;
+    let record = |row: &Model| {
+        let payment = of_page.get(&row.payment_id).ok_or(ApiError::NotFound("payment"))?;
+        RefundRecord::find(payment, row.id.parse().map_err(ApiError::internal)?)
+    };
+    let refunds = rows.iter().map(record).collect::<Result<_, ApiError>>()?;
+    let (limit, offset) = (page.limit, page.offset);
+    Answer::ok(&AccountRefundList { message: "Refunds", total, limit, offset, next_cursor, refunds })
+}
+
+fn filters(query: &mut QueryFields, psp_id: PspId) -> Select<Entity> {
+    let status = |text: &str| match text {
+        "pending_approval" | "pending" | "sent" | "failed" => Ok(text.to_owned()),
+        _ => Err(Fault::new("unknown_value", "must be one of pending_approval, pending, sent, failed")),
+    };
+    let payment = |text: &str| match text.parse::<TransferId>() {
+        Ok(transfer) => Ok(transfer.payment()),
+        Err(_) => read::id::<PaymentId>(&text.into()),
+    };
+    let wanted = sea_orm::Condition::all()
+        .add(Column::PspId.eq(psp_id.to_string()))
+        .add_option(query.optional("payment_id", payment).map(|id| Column::PaymentId.eq(id.to_string())))
+        .add_option(query.optional("status", status).map(|status| Column::Status.eq(status)))
+        .add_option(query.optional("reference", text).map(|reference| Column::Reference.eq(reference)))
+        .add_option(query.optional("created_from", moment).map(|from| Column::CreatedAt.gte(from.as_millis())))
+        .add_option(query.optional("created_to", moment).map(|to| Column::CreatedAt.lt(to.as_millis())));
+    Entity::find().filter(wanted)
+}
+
+/// Read a refund of the account
+///
+/// Returns the record itself.
+#[utoipa::path(
+    get, path = "/refunds/{refund_id}", tag = "Payments", operation_id = "getAccountRefund",
+    params(("refund_id" = String, Path, description = "The id from the refund request.")),
+    responses(
+        (status = 200, description = "The refund.", body = RefundRecord),
+        (status = 404, description = "`refund_not_found`.", body = Problem),
+    ),
+)]
+pub async fn get(parts: OneOf<Read>) -> Result<Answer, ApiError> {
+    let (State(app), caller, Path(id)) = parts;
+    let missing = || ApiError::NotFound("refund");
+    let id: RefundId = id.parse().map_err(|_| missing())?;
+    let own = Entity::find_by_id(id.to_string()).filter(Column::PspId.eq(caller.psp_id.to_string()));
+    let row = own.one(app.database().reader()).await?.ok_or_else(missing)?;
+    let payment_id: PaymentId = row.payment_id.parse().map_err(ApiError::internal)?;
+    let payment = journal::load(app.database(), payment_id).await?.ok_or_else(missing)?;
+    Answer::ok(&RefundRecord::find(&payment, id)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use payferry_harness::database::{TestDatabase, query_plan};
+    use sea_orm::{DbBackend, QueryOrder, QuerySelect, QueryTrait};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn every_filter_uses_an_index() {
+        let test_database = TestDatabase::create().await;
+        let database = payferry_entities::Database::open(test_database.url()).await.unwrap();
+        if database.backend() != DbBackend::Sqlite {
+            return;
+        }
+        let payment = format!("payment_id={}", PaymentId::generate());
+        for (query, index) in [
+            ("", "refunds_list"),
+            ("status=sent", "refunds_status"),
+            ("reference=R", "refunds_reference"),
+            (&payment, "refunds_payment"),
+            ("created_from=2026-01-31T12:00:00Z", "refunds_list"),
+        ] {
+            let mut fields = QueryFields::of(&format!("/refunds?{query}").parse().unwrap());
+            let wanted = filters(&mut fields, PspId::generate());
+            fields.finish().unwrap();
+            let [first, then] = ORDER;
+            let page = wanted.order_by_desc(first).order_by_desc(then).limit(50);
+            let plan = query_plan(database.reader(), page.build(DbBackend::Sqlite)).await;
+            assert!(plan.iter().any(|step| step.contains(index)), "{query}: no {index} in {plan:#?}");
+            assert!(plan.iter().all(|step| !step.starts_with("SCAN") && !step.contains("TEMP B-TREE")), "{plan:#?}");
+        }
+    }
+}
