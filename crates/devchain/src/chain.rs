@@ -3,7 +3,7 @@
 //! This module contains only data and pure steps. `devchain.rs` and `engine.rs` decide who calls them, in which order,
 //! and what is written to disk first.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use alloy::eips::BlockNumberOrTag;
@@ -15,9 +15,13 @@ use crate::block::{Block, BlockParams, BlockRef};
 use crate::config::ChainConfig;
 use crate::error::ChainError;
 use crate::execute::{self, Executed};
-use crate::mempool::Candidates;
+use crate::mempool::{Candidates, Mempool};
+use crate::orphans::{Difference, Orphans};
 use crate::state::{Changes, Control, Overlay, State};
 use crate::tx::Tx;
+
+/// Maximum number of snapshots. Each contains the whole state.
+const SNAPSHOTS_MAX: usize = 100;
 
 pub(crate) struct Chain {
     pub config: Arc<ChainConfig>,
@@ -34,6 +38,21 @@ pub(crate) struct Chain {
     base_fee_next: Option<u64>,
     /// Number of reorgs; the salt of the next one is derived from it.
     reorgs: u64,
+    orphans: Orphans,
+    /// By id. An id is never used again.
+    snapshots: BTreeMap<u64, Snapshot>,
+    snapshot_next: u64,
+}
+
+/// State that `evm_revert` restores. The clock is not part of it: the service reads the chain with its own clock, so chain
+/// time must not go back.
+struct Snapshot {
+    /// Number of the head.
+    number: u64,
+    state: State,
+    controls: Vec<Control>,
+    base_fee_next: Option<u64>,
+    pool: Mempool,
 }
 
 struct History {
@@ -60,6 +79,9 @@ impl Chain {
             controls: Vec::new(),
             base_fee_next: None,
             reorgs: 0,
+            orphans: Orphans::default(),
+            snapshots: BTreeMap::new(),
+            snapshot_next: 0,
         }
     }
 
@@ -180,26 +202,95 @@ impl Chain {
     }
 
     /// Removes the last `depth` blocks and returns their transactions, the oldest first. Controls are applied again,
-    /// because they are not part of the chain.
+    /// because they are not part of the chain. Snapshots of removed blocks are discarded.
     pub(crate) fn unwind(&mut self, depth: u64) -> Vec<Arc<Tx>> {
         self.reorgs += 1;
         let mut undone = Vec::new();
         let mut controls = std::mem::take(&mut self.controls);
         for _ in 0..depth {
-            let (Some(history), Some(block)) = (self.history.pop_back(), self.blocks.pop()) else { break };
+            let Some(history) = self.history.pop_back() else { break };
+            undone.extend(self.head().txs().iter().rev().cloned());
+            self.remove_head();
             self.state.apply(history.undo);
-            self.numbers.remove(&block.hash);
-            for tx in block.txs().iter().rev() {
-                self.places.remove(&tx.hash);
-                undone.push(Arc::clone(tx));
-            }
             controls.splice(0..0, history.controls);
         }
+        let fork = self.head().number;
+        self.snapshots.retain(|_, snapshot| snapshot.number <= fork);
         for control in controls {
             self.control(control);
         }
         undone.reverse();
         undone
+    }
+
+    fn remove_head(&mut self) {
+        let Some(block) = self.blocks.pop() else { return };
+        self.numbers.remove(&block.hash);
+        for tx in block.txs() {
+            self.places.remove(&tx.hash);
+        }
+        self.orphans.add(block);
+    }
+
+    pub(crate) fn check_snapshots(&self) -> Result<(), ChainError> {
+        if self.snapshots.len() < SNAPSHOTS_MAX {
+            return Ok(());
+        }
+        Err(ChainError::TooManySnapshots { snapshots_max: SNAPSHOTS_MAX })
+    }
+
+    /// Keeps a copy of the state and of the pool, and returns its id.
+    pub(crate) fn snapshot(&mut self, pool: &Mempool) -> u64 {
+        let id = self.snapshot_next;
+        self.snapshot_next += 1;
+        let snapshot = Snapshot {
+            number: self.head().number,
+            state: self.state.clone(),
+            controls: self.controls.clone(),
+            base_fee_next: self.base_fee_next,
+            pool: pool.copy(),
+        };
+        self.snapshots.insert(id, snapshot);
+        id
+    }
+
+    pub(crate) fn has_snapshot(&self, id: u64) -> bool {
+        self.snapshots.contains_key(&id)
+    }
+
+    /// Removes the blocks after a snapshot, and restores its state and pool. Discards this snapshot and later ones.
+    /// Returns false if there is no such snapshot.
+    pub(crate) fn revert(&mut self, id: u64, pool: &mut Mempool) -> bool {
+        if !self.has_snapshot(id) {
+            return false;
+        }
+        let Some((_, snapshot)) = self.snapshots.split_off(&id).pop_first() else { return false };
+        while self.head().number > snapshot.number {
+            self.history.pop_back();
+            self.remove_head();
+        }
+        self.state = snapshot.state;
+        self.controls = snapshot.controls;
+        self.base_fee_next = snapshot.base_fee_next;
+        pool.restore(snapshot.pool);
+        true
+    }
+
+    /// Returns the difference between the blocks up to `head` and the branch that ends with block `seen`; `None` if too
+    /// many blocks were removed since.
+    pub(crate) fn difference(&self, mut seen: B256, head: u64) -> Option<Difference<'_>> {
+        let mut removed = Vec::new();
+        let fork = loop {
+            if let Some(number) = self.number_of(&seen) {
+                break number;
+            }
+            let block = self.orphans.get(&seen)?;
+            removed.push(block);
+            seen = block.parent_hash;
+        };
+        // A lagging head can be before the fork.
+        let added = self.blocks.get(index_of(fork) + 1..=index_of(head)).unwrap_or_default();
+        Some(Difference { removed, added, seen: added.last().map_or(seen, |block| block.hash) })
     }
 
     /// Returns the state after block `number`; `None` if the block is too old.

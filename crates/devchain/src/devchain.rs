@@ -60,7 +60,8 @@ impl Devchain {
         Ok(chain)
     }
 
-    /// Returns a router for `POST /`: JSON-RPC over HTTP, single and batch, open to any origin. Faults apply.
+    /// Returns a router for `/`: JSON-RPC over HTTP, single and batch, and over WebSockets, open to any origin. Faults
+    /// apply.
     pub fn router(&self) -> axum::Router {
         crate::http::router(self.clone())
     }
@@ -68,7 +69,7 @@ impl Devchain {
     /// Handles one JSON-RPC request without faults. `params` is an array, or null for none.
     pub async fn call(&self, method: &str, params: Value) -> Result<Value, RpcError> {
         let params = rpc::Params::from_value(params)?;
-        let answer = rpc::answer(&self.engine, method, params, &Faults::default()).await?;
+        let answer = rpc::answer(&self.engine, None, method, params, &Faults::default()).await?;
         serde_json::from_str(answer.get()).map_err(RpcError::internal)
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Every step that changes the chain holds `turn` and runs on a blocking thread. It executes under a read lock, appends
 //! to the file, and takes the write lock only to apply. A started step cannot be cancelled. Transactions enter the
-//! mempool independently of the steps. The lock order is `turn`, `chain`, `pool`, `clock`.
+//! mempool independently of the steps. The lock order is `turn`, `chain`, `filters`,
+//! `pool`, `clock`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,9 +21,11 @@ use crate::error::{ChainError, DevchainOpenError, RpcError};
 use crate::faults::FaultInjector;
 use crate::mempool::Mempool;
 use crate::replay::{self, Replay, settle_pool};
+use crate::rpc::Filters;
 use crate::state::{Changes, Control};
 use crate::store::{BlockRecord, Record, Store, Written};
 use crate::tx::Tx;
+use crate::ws::WEBSOCKETS_MAX;
 
 /// Maximum number of empty blocks that are sealed, written, and applied together.
 const EMPTY_BLOCKS_GROUP_MAX: u64 = 512;
@@ -32,6 +35,8 @@ pub(crate) struct Engine {
     pub chain: RwLock<Chain>,
     pub pool: Mutex<Mempool>,
     pub clock: Mutex<Clock>,
+    /// Filters that clients have installed. They end with the process.
+    pub filters: Mutex<Filters>,
     pub faults: FaultInjector,
     pub heads: watch::Sender<BlockRef>,
     /// Time at which the newest sealed block was about to become visible.
@@ -41,6 +46,8 @@ pub(crate) struct Engine {
     pub paused: AtomicBool,
     /// Callers that wait for their transaction to be mined queue here, so that they do not occupy one thread each.
     pub sealing: tokio::sync::Mutex<()>,
+    /// One permit per WebSocket.
+    pub websockets: Arc<tokio::sync::Semaphore>,
     closed: AtomicBool,
     turn: Mutex<()>,
     store: Option<Store>,
@@ -61,12 +68,14 @@ impl Engine {
             chain: RwLock::new(chain),
             pool: Mutex::new(pool),
             clock: Mutex::new(clock),
+            filters: Mutex::default(),
             faults: FaultInjector::default(),
             heads,
             sealed_at: Mutex::new(Instant::now()),
             mining,
             paused: AtomicBool::new(false),
             sealing: tokio::sync::Mutex::new(()),
+            websockets: Arc::new(tokio::sync::Semaphore::new(WEBSOCKETS_MAX)),
             closed: AtomicBool::new(false),
             turn: Mutex::new(()),
             store,
@@ -215,6 +224,35 @@ impl Engine {
         Ok(head)
     }
 
+    /// Takes a snapshot and returns its id.
+    pub(crate) fn snapshot(&self) -> Result<u64, ChainError> {
+        let _turn = self.turn()?;
+        // Locked until the record is on disk: a replay takes the snapshot with the transactions that precede its record.
+        let mut chain = self.chain.write();
+        let pool = self.pool.lock();
+        chain.check_snapshots()?;
+        self.append(&[Record::Snapshot]).wait_blocking()?;
+        Ok(chain.snapshot(&pool))
+    }
+
+    /// Restores a snapshot. Returns false if it does not exist.
+    pub(crate) fn revert(&self, snapshot: u64) -> Result<bool, ChainError> {
+        let _turn = self.turn()?;
+        let head = {
+            // Locked until the record is on disk, because transactions that are accepted after it must stay in the pool.
+            let mut chain = self.chain.write();
+            let mut pool = self.pool.lock();
+            if !chain.has_snapshot(snapshot) {
+                return Ok(false);
+            }
+            self.append(&[Record::Revert { snapshot }]).wait_blocking()?;
+            chain.revert(snapshot, &mut pool);
+            chain.head_ref()
+        };
+        self.heads.send_replace(head);
+        Ok(true)
+    }
+
     pub(crate) fn control(&self, control: Control) -> Result<(), ChainError> {
         let _turn = self.turn()?;
         self.append(&[Record::Control(control.clone())]).wait_blocking()?;
@@ -253,6 +291,8 @@ impl Engine {
             let _pool = self.pool.lock();
             self.closed.store(true, Ordering::Release);
         }
+        // WebSockets end.
+        self.heads.send_modify(|_| {});
         if let Some(store) = &self.store {
             store.close();
         }

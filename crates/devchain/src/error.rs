@@ -57,6 +57,12 @@ pub enum ChainError {
         /// Maximum depth.
         depth_max: u64,
     },
+    /// There are too many snapshots.
+    #[error("there are {snapshots_max} snapshots already: revert to one of them, which discards the later ones")]
+    TooManySnapshots {
+        /// Maximum number.
+        snapshots_max: usize,
+    },
     /// The timestamp is before the timestamp of the head.
     #[error("timestamp {timestamp} is lower than the previous block's timestamp {head}")]
     TimeBackwards {
@@ -119,6 +125,7 @@ impl From<ChainError> for RpcError {
     fn from(error: ChainError) -> Self {
         match error {
             ChainError::Closed | ChainError::Store(_) => Self::internal(error),
+            ChainError::TooManySnapshots { .. } => Self::server(error.to_string()),
             ChainError::TooDeep { .. } | ChainError::TimeBackwards { .. } => Self::invalid_params(error),
         }
     }

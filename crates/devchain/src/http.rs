@@ -1,6 +1,4 @@
-//! JSON-RPC over HTTP, for wallets and `cast`: single requests, batches, and notifications, open to any origin.
-
-use std::fmt::Write as _;
+//! JSON-RPC over HTTP, for wallets and `cast`, open to any origin. A GET with an upgrade becomes a WebSocket.
 
 use axum::Router;
 use axum::body::Bytes;
@@ -8,56 +6,17 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use crate::devchain::Devchain;
-use crate::error::RpcError;
-use crate::transport::{Wire, WireFailure, in_order};
+use crate::{packet, ws};
 
-/// Maximum number of requests in a batch.
-const BATCH_MAX: usize = 1_000;
+/// Maximum size of a body or a message, like geth's.
+pub(crate) const BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
 
-/// Maximum body size, like geth's.
-const BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
-
-/// A received request. Without an id it is a notification. An id of null is an id.
-#[derive(Deserialize)]
-struct Request<'a> {
-    #[serde(default)]
-    jsonrpc: String,
-    #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-    method: String,
-    #[serde(borrow, default)]
-    params: Option<&'a RawValue>,
-}
-
-fn present<'de: 'a, 'a, D: Deserializer<'de>>(value: D) -> Result<Option<&'a RawValue>, D::Error> {
-    <&RawValue>::deserialize(value).map(Some)
-}
-
-/// The part of an invalid request that the response needs.
-#[derive(Deserialize)]
-struct Nameless<'a> {
-    #[serde(borrow, default)]
-    id: Option<&'a RawValue>,
-}
-
-impl<'a> Request<'a> {
-    /// Parses a request. The error contains the id, if it can be determined.
-    fn parse(raw: &'a RawValue) -> Result<Self, Option<&'a RawValue>> {
-        let valid_id = |id: &&RawValue| !id.get().starts_with(['{', '[']);
-        match serde_json::from_str::<Self>(raw.get()) {
-            Ok(request) if request.jsonrpc == "2.0" && request.id.as_ref().is_none_or(valid_id) => Ok(request),
-            _ => Err(serde_json::from_str::<Nameless<'_>>(raw.get()).ok().and_then(|it| it.id).filter(valid_id)),
-        }
-    }
-}
+const METHODS: &str = "POST, OPTIONS";
 
 pub(crate) fn router(chain: Devchain) -> Router {
-    let route = post(handle).options(preflight).layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
+    let route = post(handle).options(preflight).get(ws::upgrade).layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
     Router::new().route("/", route).with_state(chain)
 }
 
@@ -70,78 +29,23 @@ fn cors() -> HeaderMap {
     HeaderMap::from_iter([
         (header::ACCESS_CONTROL_ALLOW_ORIGIN, any.clone()),
         (header::ACCESS_CONTROL_ALLOW_HEADERS, any),
-        (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("POST, OPTIONS")),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS)),
     ])
 }
 
 async fn handle(State(chain): State<Devchain>, body: Bytes) -> Response {
-    let parsed = if body.trim_ascii_start().starts_with(b"[") {
-        serde_json::from_slice::<Vec<&RawValue>>(&body).map(|requests| (requests, true))
-    } else {
-        serde_json::from_slice::<&RawValue>(&body).map(|request| (vec![request], false))
-    };
-    let Ok((raw, batch)) = parsed else {
-        return json_response(error_text(None, &RpcError::new(-32_700, "parse error")));
-    };
-    if raw.is_empty() || raw.len() > BATCH_MAX {
-        let message = if raw.is_empty() { "empty batch" } else { "batch too large" };
-        return json_response(error_text(None, &RpcError::new(-32_600, message)));
-    }
-    let requests: Vec<Result<Request<'_>, _>> = raw.iter().map(|raw| Request::parse(raw)).collect();
-    let wire = Wire::of(&chain, requests.iter().flatten().map(|request| request.method.as_str()));
-    if let Err(failure) = wire.before().await {
-        return failure.into_response();
-    }
-    let methods = requests.iter().map(|request| request.as_ref().map_or("", |request| request.method.as_str()));
-    let answers = requests.iter().map(|request| one(&wire, request.as_ref().map_err(|id| *id)));
-    let mut answers: Vec<String> = in_order(methods, answers).await.into_iter().flatten().collect();
-    if let Err(failure) = wire.after() {
-        return failure.into_response();
-    }
-    if batch && !answers.is_empty() {
-        json_response(format!("[{}]", answers.join(",")))
-    } else {
-        // A notification has no response.
-        json_response(answers.pop().unwrap_or_default())
-    }
-}
-
-/// Returns `None` for a notification.
-async fn one(wire: &Wire<'_>, request: Result<&Request<'_>, Option<&RawValue>>) -> Option<String> {
-    let request = match request {
-        Ok(request) => request,
-        Err(id) => return Some(error_text(id, &RpcError::new(-32_600, "invalid request"))),
-    };
-    let answer = wire.request(&request.method, request.params).await;
-    let id = request.id?;
-    Some(match answer {
-        Ok(result) => {
-            let mut text = String::with_capacity(result.get().len() + 64);
-            let _ = write!(text, r#"{{"jsonrpc":"2.0","id":{},"result":{}}}"#, id.get(), result.get());
-            text
+    match packet::answer(&chain, None, &body).await {
+        Ok(text) => {
+            let json = HeaderValue::from_static("application/json");
+            let mut response = (cors(), text).into_response();
+            response.headers_mut().insert(header::CONTENT_TYPE, json);
+            response
         }
-        Err(error) => error_text(Some(id), &error),
-    })
-}
-
-fn error_text(id: Option<&RawValue>, error: &RpcError) -> String {
-    let mut object = json!({"code": error.code, "message": error.message});
-    if let Some(data) = &error.data {
-        object["data"] = data.clone();
+        Err(failure) => (failure.0, cors(), [(header::RETRY_AFTER, "1")], failure.body()).into_response(),
     }
-    let id = id.map_or("null", RawValue::get);
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{}}}"#, Value::to_string(&object))
 }
 
-fn json_response(text: String) -> Response {
-    let json = HeaderValue::from_static("application/json");
-    let mut response = (cors(), text).into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, json);
-    response
-}
-
-impl IntoResponse for WireFailure {
-    fn into_response(self) -> Response {
-        (self.0, cors(), [(header::RETRY_AFTER, "1")], self.body()).into_response()
-    }
+/// The response to a GET that is not the start of a WebSocket.
+pub(crate) fn not_a_websocket() -> Response {
+    (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, METHODS)]).into_response()
 }

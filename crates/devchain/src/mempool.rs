@@ -3,7 +3,7 @@
 //! Not here: a minimum fee for acceptance (a transaction that offers less than the base fee waits), and expiry.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::iter::Peekable;
 use std::sync::Arc;
 
@@ -19,6 +19,9 @@ use crate::tx::Tx;
 /// Maximum number of transactions. Beyond it, sends fail with `txpool is full`.
 const TXS_MAX: usize = 100_000;
 
+/// Maximum number of transactions that a client learns at once that follows the arrivals.
+const NEWEST_MAX: usize = 10_000;
+
 /// Minimum increase of both fees for a replacement, in percent.
 const REPLACEMENT_BUMP_PERCENT: u128 = 10;
 
@@ -29,9 +32,11 @@ pub(crate) struct Mempool {
     senders: AddressMap<Queue>,
     hashes: B256Map<Arc<Tx>>,
     arrivals: u64,
+    /// The transactions that arrived last, mined or not, the oldest first.
+    newest: VecDeque<Arc<Tx>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Queue {
     txs: BTreeMap<u64, Pooled>,
     cost: U256,
@@ -45,7 +50,41 @@ struct Pooled {
 
 impl Mempool {
     pub(crate) fn new(chain_id: u64, block_gas_limit: u64) -> Self {
-        Self { chain_id, block_gas_limit, senders: AddressMap::default(), hashes: B256Map::default(), arrivals: 0 }
+        Self {
+            chain_id,
+            block_gas_limit,
+            senders: AddressMap::default(),
+            hashes: B256Map::default(),
+            arrivals: 0,
+            newest: VecDeque::new(),
+        }
+    }
+
+    /// Returns a copy for a snapshot.
+    pub(crate) fn copy(&self) -> Self {
+        let (senders, hashes) = (self.senders.clone(), self.hashes.clone());
+        Self { senders, hashes, ..Self::new(self.chain_id, self.block_gas_limit) }
+    }
+
+    /// Replaces the transactions by those of a copy.
+    pub(crate) fn restore(&mut self, copy: Self) {
+        self.senders = copy.senders;
+        self.hashes = copy.hashes;
+    }
+
+    pub(crate) fn txs(&self) -> impl Iterator<Item = &Arc<Tx>> {
+        self.hashes.values()
+    }
+
+    /// Number of transactions that have ever arrived.
+    pub(crate) fn arrivals(&self) -> u64 {
+        self.arrivals
+    }
+
+    /// Returns the transactions that arrived after the first `arrivals`, at most the newest [`NEWEST_MAX`].
+    pub(crate) fn arrived_after(&self, arrivals: u64) -> impl Iterator<Item = &Arc<Tx>> {
+        let count = usize::try_from(self.arrivals.saturating_sub(arrivals)).unwrap_or(usize::MAX);
+        self.newest.iter().skip(self.newest.len().saturating_sub(count))
     }
 
     /// Adds a transaction, with the rules and error messages of geth.
@@ -128,6 +167,10 @@ impl Mempool {
             self.hashes.remove(&old.tx.hash);
         }
         self.hashes.insert(tx.hash, Arc::clone(tx));
+        if self.newest.len() == NEWEST_MAX {
+            self.newest.pop_front();
+        }
+        self.newest.push_back(Arc::clone(tx));
     }
 
     pub(crate) fn get(&self, hash: &B256) -> Option<&Arc<Tx>> {

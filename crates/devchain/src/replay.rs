@@ -146,6 +146,15 @@ impl Replay {
                 self.known.remove(&hash);
             }
             Record::BaseFee { wei } => self.chain.set_base_fee_next(wei),
+            Record::Snapshot => {
+                self.chain.snapshot(&self.pool);
+            }
+            Record::Revert { snapshot } => {
+                if !self.chain.revert(snapshot, &mut self.pool) {
+                    return Err(format!("there is no snapshot {snapshot}"));
+                }
+                self.known.extend(self.pool.txs().map(|tx| (tx.hash, Arc::clone(tx))));
+            }
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ pub(crate) struct Account {
     pub slots: Slots,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     accounts: AddressMap<Account>,
 }

@@ -39,6 +39,10 @@ pub(crate) enum Record {
     Removed { hash: B256 },
     /// The next block was given a base fee.
     BaseFee { wei: u64 },
+    /// A snapshot was taken.
+    Snapshot,
+    /// The chain was reverted to a snapshot.
+    Revert { snapshot: u64 },
 }
 
 /// A block: the fields that cannot be derived, and its hash to check the rest.
@@ -194,6 +198,8 @@ fn encode(record: &Record, out: &mut Vec<u8>) {
         Record::Clock { offset_secs } => put(8, &[&offset_secs.to_le_bytes()]),
         Record::Removed { hash } => put(9, &[hash.as_slice()]),
         Record::BaseFee { wei } => put(10, &[&wei.to_le_bytes()]),
+        Record::Snapshot => put(11, &[]),
+        Record::Revert { snapshot } => put(12, &[&snapshot.to_le_bytes()]),
     }
 }
 
@@ -258,6 +264,8 @@ fn decode(input: &mut Input<'_>) -> Option<Record> {
         8 => Record::Clock { offset_secs: input.take().map(i64::from_le_bytes)? },
         9 => Record::Removed { hash: input.hash()? },
         10 => Record::BaseFee { wei: input.number()? },
+        11 => Record::Snapshot,
+        12 => Record::Revert { snapshot: input.number()? },
         _ => return None,
     })
 }
@@ -301,6 +309,8 @@ mod tests {
             Record::Clock { offset_secs: -12 },
             Record::Removed { hash: B256::repeat_byte(13) },
             Record::BaseFee { wei: 14 },
+            Record::Snapshot,
+            Record::Revert { snapshot: 15 },
         ];
         for record in records {
             let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! The chain as an alloy transport, and the simulated connection, shared with `http.rs`.
+//! The chain as an alloy transport, and the simulated connection, shared with `packet.rs`.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::devchain::Devchain;
 use crate::error::RpcError;
 use crate::faults::Faults;
-use crate::rpc;
+use crate::rpc::{self, Session};
 
 impl Devchain {
     /// Returns the chain as an alloy transport: `RpcClient::new(chain.transport(), true)`. Faults apply.
@@ -21,7 +21,7 @@ impl Devchain {
     }
 
     async fn answer(self, packet: RequestPacket) -> Result<ResponsePacket, TransportError> {
-        let wire = Wire::of(&self, packet.method_names());
+        let wire = Wire::of(&self, None, packet.method_names());
         wire.before().await.map_err(WireFailure::transport_error)?;
         let answer = match packet {
             RequestPacket::Single(request) => ResponsePacket::Single(answer_one(&request, &wire).await),
@@ -68,6 +68,7 @@ pub(crate) async fn in_order<'m, A: Future>(
 /// Handling of one packet on a connection with faults.
 pub(crate) struct Wire<'a> {
     chain: &'a Devchain,
+    session: Option<&'a Session>,
     faults: std::sync::Arc<Faults>,
     hit: bool,
 }
@@ -87,10 +88,14 @@ impl WireFailure {
 }
 
 impl<'a> Wire<'a> {
-    pub(crate) fn of<'m>(chain: &'a Devchain, mut methods: impl Iterator<Item = &'m str>) -> Self {
+    pub(crate) fn of<'m>(
+        chain: &'a Devchain,
+        session: Option<&'a Session>,
+        mut methods: impl Iterator<Item = &'m str>,
+    ) -> Self {
         let faults = chain.engine.faults.get();
         let hit = methods.any(|method| faults.hits(method));
-        Self { chain, faults, hit }
+        Self { chain, session, faults, hit }
     }
 
     /// Applies latency, and failures without execution.
@@ -116,12 +121,12 @@ impl<'a> Wire<'a> {
     pub(crate) async fn request(&self, method: &str, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
         let params = rpc::Params::from_raw(params)?;
         if !self.faults.hits(method) {
-            return rpc::answer(&self.chain.engine, method, params, &Faults::default()).await;
+            return rpc::answer(&self.chain.engine, self.session, method, params, &Faults::default()).await;
         }
         if self.chain.engine.faults.happens(self.faults.error_rate) {
             return Err(RpcError::internal("fault injected"));
         }
-        rpc::answer(&self.chain.engine, method, params, &self.faults).await
+        rpc::answer(&self.chain.engine, self.session, method, params, &self.faults).await
     }
 
     /// Applies failures after execution.

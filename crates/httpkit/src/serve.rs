@@ -1,7 +1,8 @@
 //! Accepts connections until shutdown, then lets running requests end.
 //!
 //! Owns the limits of connections: their number per address, the time and the size of request heads, and the time without
-//! progress of a response. Deliberately absent: request bodies, see [`crate::progress`].
+//! progress of a response. A connection that was upgraded, to a WebSocket for example, keeps only its write timeout and
+//! counts no longer: its handler limits it. Deliberately absent: request bodies, see [`crate::progress`].
 
 use std::future::Future;
 use std::io;
@@ -12,9 +13,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -37,7 +37,7 @@ pub const HEAD_BYTES_MAX: usize = 32 * 1024;
 /// How long a client may read nothing of a response.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Connections open at once on a listener. Further connections wait to be accepted.
-pub const CONNECTIONS_MAX: usize = 16_384;
+pub const CONNECTIONS_MAX: u32 = 16_384;
 /// Time limit of running requests after shutdown begins.
 pub const DRAIN_MAX: Duration = Duration::from_secs(5);
 /// Pause after an accept that failed for lack of a resource, usually file descriptors.
@@ -69,8 +69,7 @@ pub async fn serve(
     config: ServeConfig,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    let graceful = GracefulShutdown::new();
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX as usize));
     let connections = Connections::new(config.connections_per_address);
     let (trusted_proxies, stopping) = (config.trusted_proxies, CancellationToken::new());
     let shared = Arc::new(Shared { router, trusted_proxies, connections, stopping });
@@ -84,7 +83,7 @@ pub async fn serve(
             () = &mut shutdown => break,
             (accepted, place) = accepting => match accepted {
                 Ok((stream, peer)) => {
-                    accept(&shared, stream, peer.ip().to_canonical(), place.ok(), graceful.watcher());
+                    accept(&shared, stream, peer.ip().to_canonical(), place.ok());
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
@@ -96,19 +95,14 @@ pub async fn serve(
     }
     drop(listener);
     shared.stopping.cancel();
-    if tokio::time::timeout(DRAIN_MAX, graceful.shutdown()).await.is_err() {
+    // All places are free when all connections have ended.
+    if tokio::time::timeout(DRAIN_MAX, room.acquire_many(CONNECTIONS_MAX)).await.is_err() {
         tracing::warn!("some requests were still running at shutdown and were aborted");
     }
 }
 
 /// Serves a new connection in a task of its own.
-fn accept(
-    shared: &Arc<Shared>,
-    stream: TcpStream,
-    peer: IpAddr,
-    place: Option<OwnedSemaphorePermit>,
-    watcher: Watcher,
-) {
+fn accept(shared: &Arc<Shared>, stream: TcpStream, peer: IpAddr, place: Option<OwnedSemaphorePermit>) {
     // Answers are small and complete, so Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     // The kernel may buffer a whole response. It ends the connection if the client then reads nothing of it.
@@ -121,14 +115,14 @@ fn accept(
             let stopping = shared.stopping.clone();
             let forwarded = stopping.run_until_cancelled(from_proxy(&shared, stream, peer)).await;
             if let Some(Some(accepted)) = forwarded {
-                accepted.serve(shared, first_head_by, watcher).await;
+                accepted.serve(shared, first_head_by).await;
             }
             drop(place);
         });
     } else if let Some(open) = shared.connections.count(peer) {
         let accepted = Accepted { stream, preface: ProxyPreface::default(), peer, open };
         tokio::spawn(async move {
-            accepted.serve(shared, first_head_by, watcher).await;
+            accepted.serve(shared, first_head_by).await;
             drop(place);
         });
     }
@@ -161,7 +155,7 @@ struct Accepted {
 
 impl Accepted {
     /// Answers the requests of the connection until it ends.
-    async fn serve(self, shared: Arc<Shared>, first_head_by: Instant, watcher: Watcher) {
+    async fn serve(self, shared: Arc<Shared>, first_head_by: Instant) {
         let Self { stream, preface, peer, open } = self;
         let (connection, announced) = (Arc::clone(&open.connection), preface.client);
         let of_requests = Arc::clone(&shared);
@@ -172,11 +166,12 @@ impl Accepted {
             request.extensions_mut().insert(Arc::clone(&connection));
             request
         });
-        let mut builder = Builder::new(TokioExecutor::new()).http1_only();
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
         let io = TokioIo::new(ConnectionIo::new(stream, preface.rest));
-        let serving = builder.serve_connection(io, TowerToHyperService::new(service)).into_owned();
-        let mut serving = std::pin::pin!(watcher.watch(serving));
+        let serving = builder.serve_connection(io, TowerToHyperService::new(service)).with_upgrades();
+        let mut serving = std::pin::pin!(serving);
+        let mut is_stopping = false;
         let first_head = tokio::time::sleep_until(first_head_by);
         let mut first_head = std::pin::pin!(first_head);
         let mut has_requested = false;
@@ -184,6 +179,10 @@ impl Accepted {
             tokio::select! {
                 biased;
                 ended = &mut serving => break ended,
+                () = shared.stopping.cancelled(), if !is_stopping => {
+                    is_stopping = true;
+                    serving.as_mut().graceful_shutdown();
+                }
                 () = open.connection.closed() => break Ok(()),
                 () = &mut first_head, if !has_requested => {
                     has_requested = open.connection.has_requested();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use alloy::primitives::{Address, B256, Bytes, U256};
+use alloy::primitives::{Address, B256, Bytes, U64, U256};
 use serde_json::Value;
 
 use super::{Answer, Params, json};
@@ -49,6 +49,11 @@ pub(super) async fn answer(engine: &Arc<Engine>, method: &str, mut params: Param
             let slot: U256 = params.take(1, "slot")?;
             set(engine, Control::Slot(address, slot, params.take::<U256>(2, "value")?)).await?;
             json(&true)
+        }
+        "snapshot" => json(&U64::from(blocking(engine, Engine::snapshot).await?)),
+        "revert" => {
+            let snapshot = params.take_quantity(0, "snapshot")?;
+            json(&blocking(engine, move |engine| engine.revert(snapshot)).await?)
         }
         "reorg" => reorg(engine, params).await,
         "dropTransaction" => {

@@ -2,10 +2,12 @@
 //! `run.rs`.
 
 mod control;
-mod filter;
+mod filters;
+mod logs;
 mod params;
 mod read;
 mod run;
+mod subscriptions;
 mod view;
 
 use std::sync::Arc;
@@ -22,7 +24,9 @@ use crate::error::RpcError;
 use crate::faults::Faults;
 use crate::tx::Tx;
 
+pub(crate) use filters::Filters;
 pub(crate) use params::Params;
+pub(crate) use subscriptions::{Session, TooFarBehind};
 use view::View;
 
 type Answer = Result<Box<RawValue>, RpcError>;
@@ -31,8 +35,15 @@ pub(crate) fn json(value: &impl Serialize) -> Answer {
     to_raw_value(value).map_err(RpcError::internal)
 }
 
-/// Handles one request. The faults are those that change a result: a lagging head and distorted logs.
-pub(crate) async fn answer(engine: &Arc<Engine>, method: &str, mut params: Params, faults: &Faults) -> Answer {
+/// Handles one request. A client without a session cannot subscribe. The faults are those that change a result: a lagging
+/// head and distorted logs.
+pub(crate) async fn answer(
+    engine: &Arc<Engine>,
+    session: Option<&Session>,
+    method: &str,
+    mut params: Params,
+    faults: &Faults,
+) -> Answer {
     match method {
         "eth_sendRawTransaction" => {
             return json(&send_raw_transaction(engine, params.take(0, "transaction")?).await?);
@@ -57,7 +68,18 @@ pub(crate) async fn answer(engine: &Arc<Engine>, method: &str, mut params: Param
         "eth_getBlockReceipts" => read::block_receipts(&view, params),
         "eth_getTransactionByHash" => read::transaction(&view, params),
         "eth_getTransactionReceipt" => read::receipt(&view, params),
-        "eth_getLogs" => filter::logs(&view, params),
+        "eth_getLogs" => logs::by_filter(&view, params),
+        "eth_newFilter" => filters::of_logs(&view, params),
+        "eth_newBlockFilter" => filters::of_blocks(&view),
+        "eth_newPendingTransactionFilter" => filters::of_transactions(&view, params),
+        "eth_getFilterChanges" => filters::changes(&view, params),
+        "eth_getFilterLogs" => filters::all_logs(&view, params),
+        "eth_uninstallFilter" => filters::uninstall(&view, params),
+        "eth_subscribe" | "eth_unsubscribe" => match session {
+            Some(session) if method == "eth_subscribe" => session.subscribe(&view, params),
+            Some(session) => session.unsubscribe(params),
+            None => Err(RpcError::new(-32_601, "notifications not supported")),
+        },
         "eth_getBalance" => read::balance(&view, params),
         "eth_getCode" => read::code(&view, params),
         "eth_getStorageAt" => read::storage_at(&view, params),

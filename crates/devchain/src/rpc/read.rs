@@ -111,11 +111,14 @@ fn rpc_block(block: &Block, full: bool) -> RpcBlock {
     } else {
         BlockTransactions::Hashes(txs.iter().map(|tx| tx.hash).collect())
     };
-    let header = RpcHeader::from_consensus(block.header().seal_unchecked(block.hash), Some(U256::ZERO), None);
-    RpcBlock::new(header, transactions)
+    RpcBlock::new(rpc_header(block), transactions)
 }
 
-fn rpc_transaction(tx: &Tx, place: Option<(&Block, usize)>) -> RpcTransaction {
+pub(super) fn rpc_header(block: &Block) -> RpcHeader {
+    RpcHeader::from_consensus(block.header().seal_unchecked(block.hash), Some(U256::ZERO), None)
+}
+
+pub(super) fn rpc_transaction(tx: &Tx, place: Option<(&Block, usize)>) -> RpcTransaction {
     let base_fee = place.map(|(block, _)| block.base_fee);
     RpcTransaction {
         inner: Recovered::new_unchecked(tx.envelope.clone(), tx.sender),

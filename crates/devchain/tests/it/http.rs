@@ -5,7 +5,7 @@ use alloy::primitives::{Bytes, U64, U256};
 use alloy::providers::{Provider, RootProvider};
 use alloy::rpc::client::{BatchRequest, ClientBuilder, RpcClient};
 use payferry_devchain::{ChainConfig, DevWallet, Faults, GenesisAccount, Mining};
-use reqwest::header::{ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_ORIGIN, RETRY_AFTER};
+use reqwest::header::{ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, RETRY_AFTER};
 use reqwest::{Body, Method, Response};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::env::{CHAIN_ID, Env, GWEI, config, payee};
 
-async fn serve(env: &Env) -> SocketAddr {
+pub async fn serve(env: &Env) -> SocketAddr {
     payferry_harness::install_tls();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -82,6 +82,8 @@ async fn is_open_to_any_origin_and_names_the_time_of_a_retry() {
     let response = exchange(address, Method::POST, r#"{"jsonrpc":"2.0","method":"eth_chainId"}"#).await;
     assert!(response.status() == 200 && response.headers()[ACCESS_CONTROL_ALLOW_ORIGIN] == "*", "{response:?}");
     assert_eq!(response.text().await.unwrap(), "");
+    let response = exchange(address, Method::GET, "").await;
+    assert!(response.status() == 405 && response.headers()[ALLOW] == "POST, OPTIONS", "{response:?}");
     let response = exchange(address, Method::OPTIONS, "").await;
     assert!(response.status() == 204 && response.headers()[ACCESS_CONTROL_ALLOW_HEADERS] == "*", "{response:?}");
 

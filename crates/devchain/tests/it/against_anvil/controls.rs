@@ -296,3 +296,38 @@ async fn a_reorg_undoes_set_values_only_on_anvil() {
         assert!(refused.iter().all(Result::is_err), "{refused:?}");
     }
 }
+
+#[tokio::test]
+async fn reverts_to_snapshots() {
+    let env = Env::new().await;
+    let pair = &env.pair;
+    let first = pair.same("evm_snapshot", json!([])).await;
+    let paid = env.pay(env.usdc, payee(1), 1).await;
+    pair.mine().await;
+    let second = pair.same("evm_snapshot", json!([])).await;
+    let third = pair.same("evm_snapshot", json!([])).await;
+    let lost = env.pay(env.usdc, payee(1), 2).await;
+    pair.mine().await;
+    pair.fund(payee(5), U256::from(7)).await;
+    let look = async || {
+        for (method, params) in [
+            ("eth_blockNumber", json!([])),
+            ("eth_getBalance", json!([payee(5), "latest"])),
+            ("eth_getTransactionCount", json!([env.owner.address(), "latest"])),
+            ("eth_getTransactionReceipt", json!([paid])),
+            ("eth_getTransactionReceipt", json!([lost])),
+            ("eth_getLogs", json!([{"fromBlock": "0x1", "address": env.usdc}])),
+        ] {
+            pair.same(method, params).await;
+        }
+    };
+    look().await;
+    for (snapshot, exists) in
+        [(&second, true), (&second, false), (&third, false), (&json!("0x77"), false), (&first, true)]
+    {
+        assert_eq!(pair.same("evm_revert", json!([snapshot])).await, exists, "{snapshot}");
+        pair.branch_off().await;
+        look().await;
+    }
+    pair.same("evm_snapshot", json!([])).await;
+}

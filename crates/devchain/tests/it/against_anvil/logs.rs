@@ -4,7 +4,7 @@ use alloy::primitives::{Address, B256, keccak256};
 use serde_json::{Value, json};
 
 use super::env::{Env, payee};
-use super::pair::Expected;
+use super::pair::{Expected, Node};
 
 /// Block 3 contains transfers of both tokens, block 4 one of USDC, block 5 nothing.
 async fn env() -> Env {
@@ -135,4 +135,28 @@ async fn rejects_malformed_filters() {
             ],
         )
         .await;
+}
+
+#[tokio::test]
+async fn filters_report_changes() {
+    let env = env().await;
+    let pair = &env.pair;
+    let logs = pair.each("eth_newFilter", json!([{"address": env.usdc}])).await;
+    let blocks = pair.each("eth_newBlockFilter", json!([])).await;
+    let txs = pair.each("eth_newPendingTransactionFilter", json!([])).await;
+    let of = |[anvil, devchain]: &[Value; 2], node: &Node| json!([if node.name == "anvil" { anvil } else { devchain }]);
+    for payments in [1, 0, 2] {
+        for units in 0..payments {
+            env.pay(env.usdc, payee(1), units).await;
+            env.pay(env.usdt, payee(1), units).await;
+            pair.mine().await;
+        }
+        for filter in [&logs, &blocks, &txs] {
+            pair.same_at("eth_getFilterChanges", async |node| of(filter, node)).await;
+        }
+    }
+    for removed in [true, false] {
+        let answer = pair.same_at("eth_uninstallFilter", async |node| of(&logs, node)).await;
+        assert_eq!(answer, removed);
+    }
 }
