@@ -1,5 +1,5 @@
-//! Clients that are generated from the OpenAPI document, and schemathesis, which tests the service against the document. They
-//! use a running sandbox, and need the tools that `tests/tools` installs for `./check --long`.
+//! Clients that are generated from the OpenAPI document, schemathesis, which tests the service against the document, and
+//! libraries for chains. They use a running sandbox, and need the tools that `tests/tools` installs for `./check --long`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -47,6 +47,13 @@ impl Client {
         printed
     }
 
+    /// Lets Node.js find the packages.
+    fn link_packages(&self) -> PathBuf {
+        let packages = self.tools.join("node_modules");
+        std::os::unix::fs::symlink(&packages, self.folder.path().join("node_modules")).unwrap();
+        packages
+    }
+
     /// URL and key of the sandbox.
     fn target(&self) -> [&str; 2] {
         ["api_url", "api_key"].map(|name| self.sandbox.text(name))
@@ -66,8 +73,7 @@ impl Client {
 #[ignore = "long"]
 async fn typescript_client_has_the_right_types_and_works() {
     let client = Client::start("typescript").await;
-    let packages = client.tools.join("node_modules");
-    std::os::unix::fs::symlink(&packages, client.folder.path().join("node_modules")).unwrap();
+    let packages = client.link_packages();
     let generate = ["openapi.json", "--output", "schema.d.ts", "--default-non-nullable", "false"];
     client.run(&packages.join(".bin/openapi-typescript"), &generate);
     // Checks the types and writes the program.
@@ -103,4 +109,20 @@ async fn schemathesis_finds_no_difference() {
     let arguments = [&what[..], &how, &bounds].concat();
     let printed = client.run(&client.tools.join("bin/python"), &arguments);
     println!("{printed}");
+}
+
+/// The work that a client does on the chains of the sandbox: balances, transfers, events, calls, reverts, and snapshots.
+#[tokio::test]
+#[ignore = "long"]
+async fn libraries_for_chains_work_on_the_sandbox() {
+    let javascript = Client::start("chain-javascript").await;
+    javascript.link_packages();
+    let [url, key] = javascript.target();
+    for script in ["ethers.mjs", "viem.mjs"] {
+        assert_eq!(javascript.run(Path::new("node"), &[script, url, key]).trim(), "ok");
+    }
+    let python = Client::start("chain-python").await;
+    let [url, key] = python.target();
+    let interpreter = python.tools.join("bin/python");
+    assert_eq!(python.run(&interpreter, &["web3_client.py", url, key]).trim(), "ok");
 }
