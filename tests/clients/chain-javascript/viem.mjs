@@ -68,9 +68,11 @@ for (const transport of [http(), webSocket()]) {
   const { blockNumber } = receipt;
   const queried = await reader.getContractEvents({ ...ofWallet, fromBlock: blockNumber, toBlock: blockNumber });
   assert.deepEqual(queried.map(({ transactionHash }) => transactionHash), [hash]);
-  const block = await new Promise((resolve, onError) => {
-    const unwatch = reader.watchBlocks({ onBlock: (block) => resolve(unwatch?.() ?? block), onError });
+  let unwatchBlocks;
+  const block = await new Promise((onBlock, onError) => {
+    unwatchBlocks = reader.watchBlocks({ onBlock, onError });
   });
+  unwatchBlocks();
   assert(block.number >= blockNumber);
 
   // The reason of a revert.

@@ -14,7 +14,7 @@ use crate::prelude::*;
 pub(super) const NOBODY: &str = "0x00000000000000000000000000000000DeaDBeef";
 
 /// Result of a JSON-RPC request to a chain.
-async fn rpc(sandbox: &Running, chain: &str, method: &str, params: Value) -> Value {
+pub(super) async fn rpc(sandbox: &Running, chain: &str, method: &str, params: Value) -> Value {
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
     let mut answer = sandbox.ok(Method::POST, &format!("/sandbox/rpc/{chain}"), Some(call)).await;
     assert!(answer.get("error").is_none(), "{method}: {answer:#}");
@@ -203,4 +203,7 @@ async fn the_key_of_the_psp_alone_produces_every_event() {
     };
     let all = |inbox: &Value| EVENTS.iter().all(|event| names(inbox).contains(*event));
     sandbox.until("/sandbox/inbox/all?limit=1000", all).await;
+    let feed: BTreeSet<_> = psp.feed().await.iter().map(|event| event["event"].as_str().unwrap().to_owned()).collect();
+    let missing: Vec<_> = EVENTS.iter().filter(|event| !feed.contains(**event)).collect();
+    assert!(missing.is_empty(), "not in the feed: {missing:?}");
 }

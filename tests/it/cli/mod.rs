@@ -3,6 +3,7 @@
 mod admin;
 mod audit;
 mod bench;
+mod chains;
 mod config;
 mod controls;
 pub(crate) mod customers;

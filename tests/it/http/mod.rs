@@ -24,4 +24,5 @@ mod serve;
 mod settings;
 mod statement;
 mod tenancy;
+mod vocabulary;
 mod webhooks;
