@@ -46,6 +46,7 @@ async fn payer_sees_each_step_without_a_reload(service: &ServiceFixture) {
     browser.until("#value-amount", |text| text == "25.00").await;
     browser.until("[role=timer]", |text| text.starts_with("19:") || text == "20:00").await;
     browser.until("#link", |text| text.contains("updates by itself")).await;
+    browser.until("#test", |text| text == "TEST Do not send real money.").await;
     assert_eq!(browser.count("svg.qr path").await, 1);
     assert_eq!(browser.count("#wallet:not([hidden])").await, 0, "this browser has no wallet");
     service.pictured("pay", true).await;
