@@ -32,6 +32,8 @@ pub const ADVANCE_SECS_MAX: u64 = 31 * 24 * 3600;
 /// Maximum time until the service has read the chains, and the polling interval.
 pub const USABLE_PATIENCE: Duration = Duration::from_secs(20);
 const USABLE_POLL: Duration = Duration::from_millis(10);
+/// Blocks that the service may be behind the head of a usable chain, because it reads a block a moment after it is mined.
+const BEHIND_MAX: u64 = 10;
 
 /// The simulated environment.
 #[derive(Debug)]
@@ -103,9 +105,10 @@ impl SandboxEnv {
         Ok(offset_secs)
     }
 
-    /// True if the service has read the chain up to its current head, and takes payments on it.
+    /// True if the service has read the chain, except for the newest blocks, and takes payments on it.
     pub fn is_usable(&self, chain: Chain, system: &System) -> bool {
-        is_read(self.chain(chain), self.chain(chain).devchain().head().number, system)
+        let chain = self.chain(chain);
+        is_read(chain, chain.devchain().head().number.saturating_sub(BEHIND_MAX), system)
     }
 
     /// Waits until the service has read every chain up to its head at the time of this call. Chains with injected faults are
