@@ -53,7 +53,8 @@ async fn a_reverted_transfer_is_orphaned_and_the_payment_can_be_paid_again() {
     let snapshot = rpc(&sandbox, "base", "evm_snapshot", json!([])).await;
     let before = rpc(&sandbox, "base", "eth_blockNumber", json!([])).await;
     sandbox.pay(&id).await;
-    mine(3).await;
+    // One more block would make it final.
+    mine(1).await;
     sandbox.until(&path, |payment| payment["transfers"][0]["status"] == "seen").await;
     assert_eq!(rpc(&sandbox, "base", "evm_revert", json!([snapshot])).await, true);
     assert_eq!(rpc(&sandbox, "base", "eth_blockNumber", json!([])).await, before);
