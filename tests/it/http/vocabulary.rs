@@ -76,16 +76,13 @@ impl<'a> Read<'a> {
 /// True if the record has these fields in each of its forms.
 fn has_all(document: &Value, record: &Value, fields: &[&str]) -> bool {
     let record = resolved(document, record);
-    match record.get("oneOf").or_else(|| record.get("anyOf")).and_then(Value::as_array) {
-        Some(forms) => forms.iter().all(|form| has_all(document, form, fields)),
-        None => {
-            let parts = record.get("allOf").and_then(Value::as_array);
-            let parts = parts.map_or_else(|| vec![record], |parts| parts.iter().collect());
-            let has =
-                |field: &&str| parts.iter().any(|part| resolved(document, part)["properties"].get(*field).is_some());
-            fields.iter().all(has)
-        }
+    if let Some(forms) = record.get("oneOf").or_else(|| record.get("anyOf")).and_then(Value::as_array) {
+        return forms.iter().all(|form| has_all(document, form, fields));
     }
+    let parts = record.get("allOf").and_then(Value::as_array);
+    let parts: Vec<_> = parts.map_or_else(|| vec![record], |parts| parts.iter().collect());
+    let has = |field: &&str| parts.iter().any(|part| resolved(document, part)["properties"].get(*field).is_some());
+    fields.iter().all(has)
 }
 
 /// Asserts that exactly the exceptions are not as they should be.
