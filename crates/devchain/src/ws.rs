@@ -27,8 +27,9 @@ use crate::transport::WireFailure;
 /// Maximum number of WebSockets of a chain.
 pub(crate) const WEBSOCKETS_MAX: usize = 100;
 
-/// Maximum number of packets of a WebSocket that are executed at once. Further packets are not read.
+/// Maximum number of packets of a WebSocket that are executed at once, and the size above which no more are read.
 const RUNNING_MAX: usize = 32;
+const RUNNING_BYTES_MAX: usize = 1024 * 1024;
 
 /// Time in which a client must read a message.
 const SEND_MAX: Duration = Duration::from_secs(10);
@@ -82,7 +83,9 @@ struct Client {
     socket: WebSocket,
     session: Arc<Session>,
     heads: watch::Receiver<BlockRef>,
-    running: FuturesUnordered<BoxFuture<'static, Result<String, WireFailure>>>,
+    running: FuturesUnordered<BoxFuture<'static, (usize, Result<String, WireFailure>)>>,
+    /// Size of the running packets.
+    running_bytes: usize,
     heard: Instant,
     is_pinged: bool,
 }
@@ -99,6 +102,7 @@ impl Client {
             session,
             heads,
             running: FuturesUnordered::new(),
+            running_bytes: 0,
             heard: Instant::now(),
             is_pinged: false,
         }
@@ -114,7 +118,7 @@ impl Client {
     async fn run(&mut self) -> Result<Close, Gone> {
         let mut is_behind = false;
         loop {
-            let reads = self.running.len() < RUNNING_MAX;
+            let reads = self.running.len() < RUNNING_MAX && self.running_bytes < RUNNING_BYTES_MAX;
             let quiet_max = if self.is_pinged { 2 * QUIET_MAX } else { QUIET_MAX };
             tokio::select! {
                 received = self.socket.recv(), if reads => {
@@ -126,16 +130,19 @@ impl Client {
                         Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(Gone),
                     }
                 }
-                Some(answer) = self.running.next() => match answer {
-                    Ok(text) => {
-                        if !text.is_empty() {
-                            self.send(Message::text(text)).await?;
+                Some((bytes, answer)) = self.running.next() => {
+                    self.running_bytes -= bytes;
+                    match answer {
+                        Ok(text) => {
+                            if !text.is_empty() {
+                                self.send(Message::text(text)).await?;
+                            }
+                            self.session.activate();
+                            is_behind = true;
                         }
-                        self.session.activate();
-                        is_behind = true;
+                        Err(failure) => return Ok(failure.into()),
                     }
-                    Err(failure) => return Ok(failure.into()),
-                },
+                }
                 _ = self.heads.changed(), if !is_behind => {
                     if self.chain.engine.is_closed() {
                         return Ok(Close::GOING_AWAY);
@@ -163,9 +170,11 @@ impl Client {
     }
 
     /// Executes a packet while others are read.
-    fn start(&self, packet: Bytes) {
+    fn start(&mut self, packet: Bytes) {
         let (chain, session) = (self.chain.clone(), Arc::clone(&self.session));
-        self.running.push(async move { packet::answer(&chain, Some(&session), &packet).await }.boxed());
+        self.running_bytes += packet.len();
+        let answer = async move { (packet.len(), packet::answer(&chain, Some(&session), &packet).await) };
+        self.running.push(answer.boxed());
     }
 
     async fn send(&mut self, message: Message) -> Result<(), Gone> {

@@ -126,6 +126,14 @@ async fn makes_ordinary_calls() {
     client.send(json!({"jsonrpc": "2.0", "method": "evm_mine"})).await;
     client.socket.send(Message::binary(call(9, "eth_chainId").to_string())).await.unwrap();
     assert_eq!(client.receive().await.unwrap()["id"], 9);
+    // Large requests wait for each other.
+    let pad = "x".repeat(600 * 1024);
+    for id in 10..20 {
+        client.send(json!({"jsonrpc": "2.0", "id": id, "method": "eth_chainId", "pad": pad})).await;
+    }
+    for _ in 10..20 {
+        assert_eq!(quantity(&client.receive().await.unwrap()["result"]), CHAIN_ID);
+    }
     // Many requests at once, each with its own response.
     for id in 100..300 {
         client.send(call(id, "eth_blockNumber")).await;
