@@ -51,7 +51,8 @@ impl Tokens {
         Self(tokens.into_iter().collect())
     }
 
-    fn token(&self, chain: Chain, address: Address) -> Option<Token> {
+    /// The token of a contract.
+    pub fn token(&self, chain: Chain, address: Address) -> Option<Token> {
         self.0.iter().find(|(on, at, _)| (*on, *at) == (chain, address)).map(|(_, _, token)| *token)
     }
 }

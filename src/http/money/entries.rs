@@ -1,7 +1,7 @@
 //! `GET /ledger/entries`.
 
 use axum::extract::State;
-use payferry_domain::{Address, Amount};
+use payferry_domain::{Address, Amount, Token};
 use payferry_entities::Database;
 use payferry_entities::ledger_postings::{Column, Entity, Model};
 use payferry_evm::wallet::checksummed;
@@ -14,13 +14,15 @@ use super::span::Span;
 use crate::http::lists::{DateTime, Page, PageParams, moment, text};
 use crate::http::openapi::UnreadableQuery;
 use crate::http::state::ListOf;
+use crate::statements::Tokens;
 
 /// The highest total that is counted.
 pub const TOTAL_MAX: u64 = 10_000;
 
 record! {
-    fn of(row: Model) {
-        let token_address = row.token_address.parse::<Address>().map_or(row.token_address, checksummed);
+    fn of(row: Model, tokens: &Tokens) {
+        let address = row.token_address.parse::<Address>().ok();
+        let token = address.zip(row.chain.parse().ok()).and_then(|(address, chain)| tokens.token(chain, address));
     }
 
     /// One posting, which moves an amount from one account (debit) to another (credit).
@@ -40,7 +42,9 @@ record! {
         #[schema(example = "10.00")]
         amount: String = Amount::from_units(row.amount).to_string(),
         chain: String = row.chain,
-        token_address: String = token_address,
+        /// Null for a contract that is no longer configured.
+        currency: Option<&'static str> = token.map(Token::as_str),
+        token_address: String = address.map_or(row.token_address, checksummed),
         /// Evidence: a transaction, a refund, or another id.
         reference: String = row.reference,
         at: DateTime = DateTime(row.at),
@@ -106,7 +110,8 @@ pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
     let mut rows = rows.all(reader).await?;
     let next_cursor = page.next_cursor(&mut rows, |row| row.position)?;
     let next_after = rows.last().map(|row| row.position);
-    let entries = rows.into_iter().map(EntryRecord::of).collect();
+    let tokens = Tokens::of(app.system.chains().running());
+    let entries = rows.into_iter().map(|row| EntryRecord::of(row, &tokens)).collect();
     let (limit, offset) = (page.limit, page.offset);
     Answer::ok(&EntryList { message: "Ledger entries", total, limit, offset, next_cursor, next_after, entries })
 }

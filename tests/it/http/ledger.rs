@@ -25,6 +25,7 @@ async fn ledger_is_paged_by_offset_and_by_position() {
     assert_eq!(places.len(), 6, "received, settled and fee of each: {all:#}");
     assert_eq!([&all["total"], &all["limit"], &all["offset"]], [&json!(6), &json!(50), &json!(0)]);
     assert_eq!(all["next_after"], places[5]);
+    assert_eq!(column(&all["entries"], "currency"), ["USDC"; 6]);
 
     let some = app.get(&format!("{ENTRIES}?limit=2&offset=3")).await.json;
     assert_eq!(positions(&some), places[3..5]);
@@ -87,6 +88,7 @@ async fn long_ledger_is_not_counted() {
     let total = async |query: &str| {
         let page = app.get_as(&key, &format!("{ENTRIES}?limit=1{query}")).await;
         assert_eq!(positions(&page.json).len(), 1, "{}", page.text());
+        assert_has(&page.json, json!({ "entries/0/currency": null, "entries/0/chain": "base" }));
         page["total"].clone()
     };
     assert_eq!(total("").await, Value::Null);
