@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use payferry_domain::DeliveryId;
 use payferry_entities::delivery_attempts;
-use payferry_httpkit::{Answer, ApiError, Fault, Path, Problem, Read, Submission, Webhooks, read};
+use payferry_httpkit::{Answer, ApiError, Fault, Path, Problem, QueryFields, Read, Submission, Webhooks, read};
 use payferry_journal::webhooks::log::{self, LogEntry, Slice};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -191,6 +191,12 @@ pub async fn redeliver_all(State(app): State<AppState>, request: Submission<Webh
 pub struct DeliveryLog {
     message: &'static str,
     payment_id: String,
+    /// Number of deliveries in the whole log.
+    total: u64,
+    limit: u64,
+    offset: u64,
+    /// Pass it as `cursor` to get the next page; null on the last page.
+    next_cursor: Option<String>,
     /// In the order of the events.
     deliveries: Vec<DeliveryRecord>,
 }
@@ -200,18 +206,26 @@ pub struct DeliveryLog {
 /// Also returns the log of a payout or a withdrawal, by its own id.
 #[utoipa::path(
     get, path = "/payments/{payment_id}/webhooks", tag = "Payments", operation_id = "getDeliveryLog",
-    params(("payment_id" = String, Path, description = "The id from `initiate`.")),
+    params(
+        ("payment_id" = String, Path, description = "The id from `initiate`."),
+        PageParams,
+    ),
     responses(
-        (status = 200, description = "Every delivery with each of its attempts.", body = DeliveryLog),
+        (status = 200, description = "A page of deliveries with their last attempts.", body = DeliveryLog),
         (status = 404, description = "There is no payment with this id.", body = Problem),
+        UnreadableQuery,
     ),
 )]
-pub async fn deliveries(parts: OneOf<Read>) -> Result<Answer, ApiError> {
+pub async fn deliveries(parts: OneOf<Read>, query: QueryFields) -> Result<Answer, ApiError> {
     let (State(app), caller, Path(payment_id)) = parts;
+    let page = Page::read("payment_deliveries", query)?;
     let payment_id = payments::own_subject(&app, caller.psp_id, &payment_id).await?;
-    let entries = log::deliveries_of(app.database(), caller.psp_id, &payment_id).await?;
+    let slice = Slice { after: page.after, limit: page.rows_max(), offset: page.offset };
+    let (total, mut entries) = log::page_of(app.database(), caller.psp_id, &payment_id, slice).await?;
+    let next_cursor = page.next_cursor(&mut entries, |entry| entry.delivery.sequence)?;
     let deliveries = DeliveryRecord::of_all(&app, entries)?;
-    Answer::ok(&DeliveryLog { message: "Deliveries", payment_id, deliveries })
+    let (limit, offset) = (page.limit, page.offset);
+    Answer::ok(&DeliveryLog { message: "Deliveries", payment_id, total, limit, offset, next_cursor, deliveries })
 }
 
 /// The queued delivery.

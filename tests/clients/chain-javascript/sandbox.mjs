@@ -22,7 +22,7 @@ const facts = await api("GET", "/sandbox");
 
 export const chain = facts.chains.base;
 export const account = facts.accounts[0];
-export const socketUrl = chain.rpc_url.replace(/^http/, "ws");
+export const socketUrl = chain.ws_url;
 export const ABI = [
   "event Transfer(address indexed from, address indexed to, uint256 value)",
   "function transfer(address to, uint256 value) returns (bool)",

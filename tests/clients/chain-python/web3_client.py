@@ -124,7 +124,7 @@ assert balance.call() == before
 
 async def live_heads():
     """New heads over a WebSocket."""
-    async with AsyncWeb3(WebSocketProvider(chain["rpc_url"].replace("http", "ws", 1))) as socket:
+    async with AsyncWeb3(WebSocketProvider(chain["ws_url"])) as socket:
         assert await socket.eth.chain_id == chain["chain_id"]
         subscription = await socket.eth.subscribe("newHeads")
         numbers = []

@@ -17,8 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[tokio::test]
 async fn websockets_report_new_heads() {
     let sandbox = Running::new().await;
-    let url = sandbox.ok(Method::GET, "/sandbox", None).await["chains"]["base"]["rpc_url"].clone();
-    let (mut socket, _) = connect_async(url.as_str().unwrap().replacen("http", "ws", 1)).await.unwrap();
+    let url = sandbox.ok(Method::GET, "/sandbox", None).await["chains"]["base"]["ws_url"].clone();
+    let (mut socket, _) = connect_async(url.as_str().unwrap()).await.unwrap();
     let subscribe = json!({"jsonrpc": "2.0", "id": 1, "method": "eth_subscribe", "params": ["newHeads"]});
     socket.send(Message::text(subscribe.to_string())).await.unwrap();
     let mut receive = async || -> Value {

@@ -64,6 +64,7 @@ async fn every_list_has_cursors_that_neither_repeat_nor_skip() {
     assert_walk(&app, "/withdrawals", "withdrawals", async || post("/withdrawals", withdrawal("0.01")).await).await;
     assert_walk(&app, "/transfers", "transfers", async || post("/transfers", payout(&customer, "1")).await).await;
     assert_walk(&app, &refunds, "refunds", async || post(&refunds, refund.clone()).await).await;
+    assert_walk(&app, &format!("{}/webhooks", settled.path()), "deliveries", async || {}).await;
 
     let document = app.get("/openapi.json").await.json;
     let lists = lists(&document);

@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use crate::prelude::*;
 
 /// Lists without cursors, and why.
-const WHOLE_LISTS: [(&str, &str); 3] = [
+const WHOLE_LISTS: [(&str, &str); 2] = [
     ("/balances", "there is at most one balance for each chain and token"),
     ("/ledger/statement", "one document, whose period bounds it"),
-    ("/payments/{payment_id}/webhooks", "the events of one payment"),
 ];
 /// Reads whose records have no id or no times, and why.
 const OTHER_RECORDS: [(&str, &str); 4] = [

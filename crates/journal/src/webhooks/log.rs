@@ -8,12 +8,12 @@ use payferry_entities::{Database, deliveries, delivery_attempts, events, query_a
 use sea_orm::sea_query::{Expr, ExprTrait as _};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QueryResult,
-    QuerySelect,
+    QuerySelect, Select,
 };
 
 use crate::writer::DELIVERY_RETRIES_MAX;
 
-/// Listed entries of one payment; a payment announces only a few events.
+/// Entries of one payment on the operator's page; a payment announces only a few events.
 pub const ENTRIES_MAX: u64 = 1_000;
 /// Listed attempts of one delivery, the latest ones. Four are normal; redelivery and probes of an open breaker add
 /// more.
@@ -36,20 +36,32 @@ pub struct LogEntry {
 
 /// Returns the deliveries of a payment (or of another subject of events) by sequence.
 pub async fn deliveries_of(database: &Database, psp: PspId, payment_id: &str) -> Result<Vec<LogEntry>, DbErr> {
-    let rows = deliveries::Entity::find()
+    let first = Slice { after: None, limit: ENTRIES_MAX, offset: 0 };
+    read(database, of_payment(psp, payment_id), deliveries::Column::Sequence, first).await
+}
+
+/// Returns a part of these deliveries, and their total number. Their key is the sequence.
+pub async fn page_of(
+    database: &Database,
+    psp: PspId,
+    payment_id: &str,
+    slice: Slice,
+) -> Result<(u64, Vec<LogEntry>), DbErr> {
+    let wanted = of_payment(psp, payment_id);
+    let total = wanted.clone().count(database.reader()).await?;
+    Ok((total, read(database, wanted, deliveries::Column::Sequence, slice).await?))
+}
+
+fn of_payment(psp: PspId, payment_id: &str) -> Select<deliveries::Entity> {
+    deliveries::Entity::find()
         .filter(deliveries::Column::PaymentId.eq(payment_id))
         .filter(deliveries::Column::PspId.eq(psp.to_string()))
-        .order_by_asc(deliveries::Column::Sequence)
-        .limit(ENTRIES_MAX)
-        .all(database.reader())
-        .await?;
-    complete(database, rows).await
 }
 
 /// Part of a list.
 #[derive(Debug, Clone, Copy)]
 pub struct Slice {
-    /// Position of the event after which it begins.
+    /// Key of the entry after which it begins.
     pub after: Option<i64>,
     /// Maximum number of entries.
     pub limit: u64,
@@ -57,16 +69,25 @@ pub struct Slice {
     pub offset: u64,
 }
 
-/// Returns the deliveries that are not delivered, oldest first, and their total number.
+/// Returns the deliveries that are not delivered, oldest first, and their total number. Their key is the position.
 pub async fn undelivered(database: &Database, psp: PspId, slice: Slice) -> Result<(u64, Vec<LogEntry>), DbErr> {
     let waiting = deliveries::Entity::find()
         .filter(deliveries::Column::PspId.eq(psp.to_string()))
         .filter(deliveries::Column::Status.is_in(["queued", "failed", "exhausted"]));
     let total = waiting.clone().count(database.reader()).await?;
-    let after = slice.after.map(|after| deliveries::Column::Position.gt(after));
-    let page = waiting.filter(Condition::all().add_option(after)).order_by_asc(deliveries::Column::Position);
-    let rows = page.limit(slice.limit).offset(slice.offset).all(database.reader()).await?;
-    Ok((total, complete(database, rows).await?))
+    Ok((total, read(database, waiting, deliveries::Column::Position, slice).await?))
+}
+
+/// Reads a part of the deliveries in the order of their key.
+async fn read(
+    database: &Database,
+    wanted: Select<deliveries::Entity>,
+    key: deliveries::Column,
+    slice: Slice,
+) -> Result<Vec<LogEntry>, DbErr> {
+    let after = slice.after.map(|after| key.gt(after));
+    let part = wanted.filter(Condition::all().add_option(after)).order_by_asc(key);
+    complete(database, part.limit(slice.limit).offset(slice.offset).all(database.reader()).await?).await
 }
 
 /// Returns one delivery.

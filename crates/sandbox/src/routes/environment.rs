@@ -29,6 +29,8 @@ pub(super) async fn facts<H: SandboxHost>(
     caller: Caller<Read>,
 ) -> Result<Answer, ApiError> {
     let base = app.public_url().as_str().trim_end_matches('/');
+    // `http` becomes `ws`, and `https` becomes `wss`.
+    let socket_base = base.replacen("http", "ws", 1);
     let mut chains = Map::new();
     for (name, chain) in env.chains() {
         let spec = chain.spec();
@@ -37,6 +39,7 @@ pub(super) async fn facts<H: SandboxHost>(
         let facts = json!({
             "chain_id": spec.chain_id,
             "rpc_url": format!("{base}/sandbox/rpc/{name}"),
+            "ws_url": format!("{socket_base}/sandbox/rpc/{name}"),
             "payferry": checksummed(spec.contract),
             "treasury": checksummed(spec.treasury),
             "psp_vault": checksummed(Vaults::new(spec.contract).of_psp(caller.psp_id)),
