@@ -13,9 +13,11 @@ class Provider extends JsonRpcProvider {
   }
 }
 
-const http = new Provider(chain.rpc_url, undefined, { cacheTimeout: -1 });
+// By default, ethers repeats results for 250 ms, longer than a block takes here.
+const options = { cacheTimeout: -1 };
+const http = new Provider(chain.rpc_url, undefined, options);
 http.pollingInterval = POLL_MS;
-const socket = new WebSocketProvider(socketUrl);
+const socket = new WebSocketProvider(socketUrl, undefined, options);
 
 for (const provider of [http, socket]) {
   assert.equal((await provider.getNetwork()).chainId, BigInt(chain.chain_id));
