@@ -112,7 +112,7 @@ pub struct App {
     api: Serving,
     operator: Serving,
     _hold: Hold,
-    _tasks: [AbortOnDropHandle<()>; 4],
+    _tasks: [AbortOnDropHandle<()>; 5],
 }
 
 #[derive(Debug)]
@@ -177,6 +177,7 @@ impl App {
         let compliance = OperatorConfig {
             token: parts.operator_token,
             key_mode: parts.environment.key_mode(),
+            four_eyes: config.operators.four_eyes,
             revoked_keys,
             documents: parts.documents,
             unsafe_settings: unsafe_settings(parts.unsafe_settings),
@@ -184,10 +185,12 @@ impl App {
             metrics: || telemetry::metrics().render(),
             closing: closing.clone(),
         };
-        let compliance = payferry_operator::router(Operator::new(system.clone(), compliance));
-        let operator = Serving::start(operator, compliance, serve_config, closing);
+        let compliance = Operator::new(system.clone(), compliance);
+        let approvals = tokio::spawn(payferry_operator::keep_resuming_approvals(compliance.clone()));
+        let approvals = AbortOnDropHandle::new(approvals);
+        let operator = Serving::start(operator, payferry_operator::router(compliance), serve_config, closing);
         let ready = ServiceReady { api_url, operator_url, pid: std::process::id() };
-        Ok(Self { system, ready, api, operator, _hold: hold, _tasks: [metrics, sweep, prune, chain] })
+        Ok(Self { system, ready, api, operator, _hold: hold, _tasks: [metrics, sweep, prune, chain, approvals] })
     }
 
     /// Supervision tree.

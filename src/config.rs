@@ -52,6 +52,8 @@ pub struct Config {
     pub identity: IdentitySection,
     /// Ceilings of outbound transfers.
     pub limits: LimitsSection,
+    /// The operators.
+    pub operators: OperatorsSection,
     /// Logging.
     pub log: LogSection,
     /// Payment actors.
@@ -253,6 +255,13 @@ impl IdentitySection {
             ..ComplianceConfig::default()
         }
     }
+}
+
+/// The operators.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub struct OperatorsSection {
+    /// True if a second operator approves what moves money elsewhere.
+    pub four_eyes: bool,
 }
 
 /// Logging.

@@ -117,6 +117,8 @@ ids! {
     CheckId = "ver_";
     /// A stored document of a customer.
     DocumentId = "doc_";
+    /// An action of the operator that a second operator approves.
+    ApprovalId = "apr_";
 }
 
 /// The low 80 bits of a ULID.

@@ -24,8 +24,8 @@ pub mod time;
 pub use chain::{Address, Chain, Finality, FinalityPolicy, FinalityProgress, Hash32};
 pub use command_error::{CommandError, InitiateError, OrderError};
 pub use ids::{
-    CheckId, CustomerId, DeliveryId, DocumentId, EventId, KeyId, KeyScope, MerchantId, OperationId, PaymentId,
-    PayoutId, PspId, RefundId, TransferId, WithdrawalId,
+    ApprovalId, CheckId, CustomerId, DeliveryId, DocumentId, EventId, KeyId, KeyScope, MerchantId, OperationId,
+    PaymentId, PayoutId, PspId, RefundId, TransferId, WithdrawalId,
 };
 pub use ledger::{Account, Asset, Posting, PostingKind};
 pub use money::{Amount, FeeBps, Split, Token, Tolerance, split_fee};

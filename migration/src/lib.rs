@@ -31,6 +31,7 @@ mod m0017_audit_chain;
 mod m0018_operators;
 mod m0019_list_filters;
 mod m0022_key_changes;
+mod m0023_approvals;
 mod m0025_refunds;
 
 /// All migrations, oldest first.
@@ -59,6 +60,7 @@ impl MigratorTrait for Migrator {
             Change::plain("m0018_operators", m0018_operators::UP),
             m0019_list_filters::CHANGE,
             Change::plain("m0022_key_changes", m0022_key_changes::UP),
+            Change::plain("m0023_approvals", m0023_approvals::UP),
             m0025_refunds::CHANGE,
         ];
         changes.into_iter().map(|change| Box::new(change) as Box<dyn MigrationTrait>).collect()

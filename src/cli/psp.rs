@@ -2,19 +2,22 @@
 
 use std::process::ExitCode;
 
-use payferry_accounts::tenants::{self, Name, OwnOrDefault, PolicyChange, PspRecord, Slice};
+use anyhow::bail;
+use payferry_accounts::tenants::{self, LimitChange, Name, OwnOrDefault, PolicyChange, PspRecord, Slice};
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Address, Amount, Chain, FeeBps, PspId};
 use payferry_entities::Database;
 use payferry_httpkit::read;
 use payferry_journal::psps::wallets::Wallets;
-use payferry_journal::psps::{DUST_FLOOR_MAX, EventFamilies};
+use payferry_journal::psps::{DUST_FLOOR_MAX, EventFamilies, PspPolicies};
 use payferry_operator::psps::withdrawal::{self, WalletRecord};
 
 use super::database::DatabaseArgs;
 use super::{now, one_of};
 use crate::config::Config;
 
+/// Reason why a command refuses a change.
+const FOUR_EYES: &str = "a second operator has to approve it, because `operators.four_eyes` is true";
 /// PSPs per page.
 const PAGE: usize = 1_000;
 
@@ -156,9 +159,11 @@ impl From<PolicyArgs> for PolicyChange {
             require_customer: args.require_customer,
             dust_floor: args.dust_floor,
             event_families: args.event_families,
-            send_max: args.send_max,
-            send_daily_max: args.send_daily_max,
-            refund_elsewhere_daily_max: args.refund_elsewhere_daily_max,
+            limits: LimitChange {
+                send_max: args.send_max,
+                send_daily_max: args.send_daily_max,
+                refund_elsewhere_daily_max: args.refund_elsewhere_daily_max,
+            },
             ..Self::default()
         }
     }
@@ -168,14 +173,23 @@ pub(super) async fn run(command: Command, config: Config) -> anyhow::Result<Exit
     match command {
         Command::Create { name, policies, database } => {
             let database = database.open(&config).await?;
-            println!("{}", tenants::create_psp(&database, &name, policies.into(), now()).await?.id);
+            let change = PolicyChange::from(policies);
+            refuse_raised(&config, change.limits, &PspPolicies::default(), "/ops/view/psps")?;
+            println!("{}", tenants::create_psp(&database, &name, change, now()).await?.id);
         }
         Command::List { database } => list(&database.open(&config).await?).await?,
         Command::Set { psp_id, name, policies, wallet, database: args } => {
             let database = args.open(&config).await?;
+            let change = PolicyChange::from(policies);
+            let page = format!("/ops/view/psps/{psp_id}");
+            if config.operators.four_eyes && wallet.withdrawal_wallet.is_some() {
+                bail!("--withdrawal-wallet: {FOUR_EYES}; change it on the operator's page {page}");
+            }
+            let before = tenants::find_psp(&database, psp_id).await?;
+            refuse_raised(&config, change.limits, &before.policies, &page)?;
             // The address comes first: if it is refused, nothing is changed.
             let wallets = set_wallet(&database, &args, &config, psp_id, &wallet).await?;
-            let psp = tenants::change_psp(&database, psp_id, name.as_ref(), policies.into(), now()).await?;
+            let psp = tenants::change_psp(&database, psp_id, name.as_ref(), change, now()).await?;
             println!("{}  {}", psp.id, settings(&psp)?);
             for WalletRecord { chain, address, status, effective_at, .. } in WalletRecord::of_all(&wallets) {
                 println!("withdraws on {chain} to {address}, {status} from {effective_at}");
@@ -183,6 +197,15 @@ pub(super) async fn run(command: Command, config: Config) -> anyhow::Result<Exit
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses limits above the present ones while a second operator has to approve them.
+fn refuse_raised(config: &Config, limits: LimitChange, policies: &PspPolicies, page: &str) -> anyhow::Result<()> {
+    let (raised, _) = limits.split_raised(policies, config.limits.ceilings());
+    if config.operators.four_eyes && !raised.is_empty() {
+        bail!("a limit would be raised: {FOUR_EYES}; raise it on the operator's page {page}");
+    }
+    Ok(())
 }
 
 /// Sets the withdrawal wallet if requested. Returns the PSP's wallets.

@@ -23,6 +23,7 @@ pub(super) fn expected(key: &str) -> &'static str {
         | "kyt.oracle"
         | "kyt.allow_everything"
         | "documents.allow_http"
+        | "operators.four_eyes"
         | "auditors.treasury_kept" => "true or false",
         "documents.folder" => "the path of a folder",
         "documents.bucket" | "documents.region" => "a name",

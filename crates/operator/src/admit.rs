@@ -69,7 +69,7 @@ enum Proof {
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
     pub(crate) name: String,
-    role: OperatorRole,
+    pub(crate) role: OperatorRole,
     token_hash: String,
     proof: Proof,
 }
@@ -175,7 +175,12 @@ impl OperatorShared {
 }
 
 /// Middleware around every route that needs an operator.
-pub(super) async fn admit(operator: Operator, Client(from): Client, mut request: Request, next: Next) -> Response {
+pub(super) async fn admit(
+    State(operator): State<Operator>,
+    Client(from): Client,
+    mut request: Request,
+    next: Next,
+) -> Response {
     match operator.identify(request.headers(), from).await {
         Ok(Identity { proof: Proof::Session(_), .. })
             if changes(request.method()) && !is_same_origin(request.headers()) =>

@@ -1,6 +1,5 @@
 //! `/ops/audit`: audit log.
 
-use axum::http::Uri;
 use payferry_accounts::audit::{self, ENTRIES_DEFAULT, ENTRIES_MAX, Filter, WORD_CHARS_MAX};
 use payferry_domain::Timestamp;
 use payferry_httpkit::{Answer, ApiError, Fault, QueryFields, between, read};
@@ -10,8 +9,7 @@ use crate::input::query_id;
 
 /// Returns the entries, oldest first. Filters: `?subject=` (or `?customer_id=`), `?psp_id=`, `?actor_kind=`,
 /// `?action=`, `?from=`, `?to=`, `?after=`, `?limit=`.
-pub(super) async fn list(operator: Operator, uri: Uri) -> Result<Answer, ApiError> {
-    let mut query = QueryFields::of(&uri);
+pub(super) async fn list(operator: Operator, mut query: QueryFields) -> Result<Answer, ApiError> {
     let customer = query.optional("customer_id", word);
     let filter = Filter {
         subject: query.optional("subject", word).or(customer),

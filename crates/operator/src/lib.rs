@@ -21,6 +21,7 @@ macro_rules! record {
 
 mod actors;
 mod admit;
+mod approvals;
 mod attempts;
 mod attention;
 mod audit;
@@ -40,10 +41,8 @@ mod query;
 mod routes;
 mod webhooks;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequestParts, Request};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -52,25 +51,27 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::{self, Next};
 use axum::response::Response;
+use axum::{Extension, Router};
 use payferry_accounts::documents::DocumentStore;
 use payferry_accounts::keys::{KeyMode, RevokedKeys};
 use payferry_actors::System;
 use payferry_httpkit::edge::Edge;
 use payferry_httpkit::error::Listener;
-use payferry_httpkit::{ApiError, EdgeLimits, REQUEST_TIMEOUT};
+use payferry_httpkit::{AnyQuery, ApiError, EdgeLimits, QueryNames, REQUEST_TIMEOUT};
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 use events::EventTicker;
 
+pub use approvals::{APPROVAL_SECS, keep_resuming as keep_resuming_approvals, resume as resume_approvals};
 pub use attempts::{
     FAILED_ATTEMPTS_AUDITED_PER_HOUR_MAX, FAILED_ATTEMPTS_PER_MINUTE_MAX, FAILED_ATTEMPTS_PER_MINUTE_TOTAL_MAX,
 };
 pub use events::EVENT_LISTENERS_MAX;
 pub use input::tenant_failure;
 pub use overview::UnsafeSetting;
-pub use routes::{Access, Route, table};
+pub use routes::{Access, Route, RouteQuery, table};
 
 /// Maximum number of concurrent requests. Event streams are counted separately.
 pub const REQUESTS_AT_ONCE: usize = 256;
@@ -97,6 +98,8 @@ pub struct OperatorConfig {
     pub key_mode: KeyMode,
     /// The API keys that were revoked on this node, shared with the listener for PSPs.
     pub revoked_keys: RevokedKeys,
+    /// True if a second operator approves what moves money elsewhere: `[operators] four_eyes`.
+    pub four_eyes: bool,
     /// Storage of the customers' documents.
     pub documents: DocumentStore,
     /// Unsafe settings that the configuration uses.
@@ -136,11 +139,12 @@ impl Operator {
     }
 }
 
-/// Handlers take the operator itself.
+/// Handlers take the operator itself. Query parameters that the route does not have are refused.
 impl FromRequestParts<Self> for Operator {
-    type Rejection = Infallible;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(_: &mut Parts, operator: &Self) -> Result<Self, Infallible> {
+    async fn from_request_parts(parts: &mut Parts, operator: &Self) -> Result<Self, ApiError> {
+        QueryNames::check(parts)?;
         Ok(operator.clone())
     }
 }
@@ -149,12 +153,21 @@ impl FromRequestParts<Self> for Operator {
 pub fn router(operator: Operator) -> Router {
     let mut open = Router::new();
     let mut closed = Router::new();
-    for route in table() {
-        match route.access {
-            Access::Open => open = open.route(route.path, route.serve),
+    let mut names = Vec::new();
+    for Route { access, method, path, query, serve } in table() {
+        let serve = match query {
+            RouteQuery::Any => serve.route_layer(Extension(AnyQuery)),
+            RouteQuery::Names(known) => {
+                let known = known.iter().map(|name| (*name).to_owned()).collect();
+                names.push(((method, path.to_owned()), known));
+                serve
+            }
+        };
+        match access {
+            Access::Open => open = open.route(path, serve),
             Access::Role(role) => {
                 let allowed = middleware::from_fn_with_state(role, admit::require);
-                closed = closed.route(route.path, route.serve.route_layer(allowed));
+                closed = closed.route(path, serve.route_layer(allowed));
             }
         }
     }
@@ -165,6 +178,7 @@ pub fn router(operator: Operator) -> Router {
         .fallback(async || ApiError::NoRoute("docs/src/operate/listener.md"))
         .layer(middleware::from_fn_with_state(operator.clone(), admit::admit))
         .merge(open)
+        .layer(Extension(QueryNames::of(names)))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
     edge.surround(router).layer(middleware::from_fn(harden)).with_state(operator)
 }

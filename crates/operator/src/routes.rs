@@ -7,8 +7,8 @@ use payferry_accounts::operators::OperatorRole;
 use tower_http::compression::CompressionLayer;
 
 use crate::{
-    Operator, actors, admit, attention, audit, chains, customers, decisions, events, health, outbound, overview,
-    pauses, payment, psps, webhooks,
+    Operator, actors, admit, approvals, attention, audit, chains, customers, decisions, events, health, outbound,
+    overview, pauses, payment, psps, webhooks,
 };
 
 /// Access rule of a route.
@@ -20,6 +20,15 @@ pub enum Access {
     Role(OperatorRole),
 }
 
+/// Query parameters of a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteQuery {
+    /// These.
+    Names(&'static [&'static str]),
+    /// Any: the route is a page, or open.
+    Any,
+}
+
 /// One route.
 pub struct Route {
     /// Access rule.
@@ -28,6 +37,8 @@ pub struct Route {
     pub method: Method,
     /// Path.
     pub path: &'static str,
+    /// Query parameters. A request with another one is refused.
+    pub query: RouteQuery,
     pub(super) serve: MethodRouter<Operator>,
 }
 
@@ -44,12 +55,29 @@ pub fn table() -> Vec<Route> {
         read("/ops/actors", actors::tree),
         read("/ops/actors/{actor_id}", actors::one),
         write("/ops/actors/{actor_id}/release", actors::release),
-        read("/ops/shards/{shard}", actors::shard),
+        read("/ops/shards/{shard}", actors::shard).with_query(&["after", "limit"]),
         read("/ops/overview", overview::data),
-        read("/ops/stuck", attention::list),
+        read("/ops/stuck", attention::list).with_query(&["kind", "after", "limit"]),
         read("/ops/events", events::listen),
-        read("/ops/audit", audit::list),
-        read("/ops/customers", customers::list),
+        read("/ops/audit", audit::list).with_query(&[
+            "subject",
+            "customer_id",
+            "psp_id",
+            "actor_kind",
+            "action",
+            "from",
+            "to",
+            "after",
+            "limit",
+        ]),
+        read("/ops/customers", customers::list).with_query(&[
+            "psp_id",
+            "kyc_status",
+            "status",
+            "search",
+            "limit",
+            "offset",
+        ]),
         read("/ops/customers/{customer_id}", customers::get),
         write("/ops/customers/{customer_id}/decide", customers::decide),
         read("/ops/customers/{customer_id}/documents/{kind}", customers::documents::read),
@@ -63,16 +91,20 @@ pub fn table() -> Vec<Route> {
         write("/ops/payments/{payment_id}/refund_blocked", decisions::decide),
         write("/ops/payments/{payment_id}/retry_settlement", decisions::decide),
         write("/ops/payments/{payment_id}/take_in", decisions::decide),
-        read("/ops/sendings", outbound::list),
+        read("/ops/approvals", approvals::list).with_query(&["status", "limit", "offset"]),
+        read("/ops/approvals/{approval_id}", approvals::get),
+        write("/ops/approvals/{approval_id}/approve", approvals::approve),
+        write("/ops/approvals/{approval_id}/reject", approvals::reject),
+        read("/ops/sendings", outbound::list).with_query(&["after", "limit"]),
         read("/ops/sendings/{sending_id}", outbound::get),
         write("/ops/sendings/{sending_id}/screen", outbound::screen),
-        read("/ops/psps", psps::list),
+        read("/ops/psps", psps::list).with_query(&["limit", "offset"]),
         administer("/ops/psps", psps::create),
         read("/ops/psps/{psp_id}", psps::get),
         administer_by_patch("/ops/psps/{psp_id}", psps::change),
         read("/ops/psps/{psp_id}/withdrawal-wallets", psps::withdrawal::show),
         administer("/ops/psps/{psp_id}/withdrawal-wallets", psps::withdrawal::change),
-        read("/ops/psps/{psp_id}/keys", psps::keys::list),
+        read("/ops/psps/{psp_id}/keys", psps::keys::list).with_query(&["limit", "offset"]),
         administer("/ops/psps/{psp_id}/keys", psps::keys::create),
         administer("/ops/psps/{psp_id}/keys/{key_id}/revoke", psps::keys::revoke),
         // Pages and their forms. Only routes that read may be live: the script fetches the page's own path again.
@@ -91,6 +123,10 @@ pub fn table() -> Vec<Route> {
         write("/ops/view/payments/{payment_id}/refund_blocked", decisions::page::decide),
         write("/ops/view/payments/{payment_id}/retry_settlement", decisions::page::decide),
         write("/ops/view/payments/{payment_id}/take_in", decisions::page::decide),
+        read("/ops/view/approvals", approvals::page::list),
+        read("/ops/view/approvals/{approval_id}", approvals::page::show),
+        write("/ops/view/approvals/{approval_id}/approve", approvals::page::approve),
+        write("/ops/view/approvals/{approval_id}/reject", approvals::page::reject),
         read("/ops/view/sendings", outbound::page::list),
         read("/ops/view/sendings/{sending_id}", outbound::page::show),
         write("/ops/view/sendings/{sending_id}/screen", outbound::page::screen),
@@ -116,7 +152,7 @@ pub fn table() -> Vec<Route> {
 
 fn open<H: Handler<T, Operator>, T: 'static>(method: Method, path: &'static str, handler: H) -> Route {
     let filter = axum::routing::MethodFilter::try_from(method.clone()).expect("an ordinary method");
-    Route { access: Access::Open, method, path, serve: on(filter, handler) }
+    Route { access: Access::Open, method, path, query: RouteQuery::Any, serve: on(filter, handler) }
 }
 
 /// The same route, with gzip for clients that accept it.
@@ -126,24 +162,38 @@ fn compressed(route: Route) -> Route {
 
 /// A route that reads.
 pub(super) fn read<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
-    Route { access: Access::Role(OperatorRole::Viewer), method: Method::GET, path, serve: get(handler) }
+    needing(OperatorRole::Viewer, Method::GET, path, get(handler))
 }
 
 /// A route that every operator may use on its own session.
 fn leave<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
-    Route { access: Access::Role(OperatorRole::Viewer), method: Method::POST, path, serve: post(handler) }
+    needing(OperatorRole::Viewer, Method::POST, path, post(handler))
 }
 
 /// A route of everyday work.
 pub(super) fn write<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
-    Route { access: Access::Role(OperatorRole::Operator), method: Method::POST, path, serve: post(handler) }
+    needing(OperatorRole::Operator, Method::POST, path, post(handler))
 }
 
 /// A route that changes limits, wallets, keys or PSPs.
 fn administer<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
-    Route { access: Access::Role(OperatorRole::Admin), method: Method::POST, path, serve: post(handler) }
+    needing(OperatorRole::Admin, Method::POST, path, post(handler))
 }
 
 fn administer_by_patch<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
-    Route { access: Access::Role(OperatorRole::Admin), method: Method::PATCH, path, serve: patch(handler) }
+    needing(OperatorRole::Admin, Method::PATCH, path, patch(handler))
+}
+
+/// A route for this role. Pages accept any query parameter, other routes none.
+fn needing(role: OperatorRole, method: Method, path: &'static str, serve: MethodRouter<Operator>) -> Route {
+    let is_of_pages = matches!(path, "/ops" | "/ops/logout") || path.starts_with("/ops/view/");
+    let query = if is_of_pages { RouteQuery::Any } else { RouteQuery::Names(&[]) };
+    Route { access: Access::Role(role), method, path, query, serve }
+}
+
+impl Route {
+    /// The same route with query parameters.
+    fn with_query(self, names: &'static [&'static str]) -> Self {
+        Self { query: RouteQuery::Names(names), ..self }
+    }
 }

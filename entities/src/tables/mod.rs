@@ -14,6 +14,7 @@ macro_rules! without_relations {
 use without_relations;
 
 pub mod api_keys;
+pub mod approvals;
 pub mod audit_chain;
 pub mod audit_log;
 pub mod balances;

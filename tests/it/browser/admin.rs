@@ -55,6 +55,47 @@ async fn operator_creates_a_psp_and_creates_and_revokes_its_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn second_operator_approves_a_wallet() {
+    let service = ServiceFixture::logged_in_with(&[("PAYFERRY_OPERATORS__FOUR_EYES", "true")]).await;
+    let browser = &service.browser;
+    let bob = service.running.beside(&["operator", "create", "bob", "--role", "admin"]);
+    browser.click("header nav a[href='/ops/view/psps']").await;
+    browser.until("h1", |text| text == "PSPs").await;
+    browser.click("main table a").await;
+    browser.until("#wallets", |_| true).await;
+    let psp = browser.path().await;
+    let wallet = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913";
+    browser.fill("#new-wallet input[name=address]", wallet).await;
+    browser.click("#new-wallet button").await;
+    browser.until(".notice.good", |text| text.contains("second operator")).await;
+    browser.until("main", |text| text.contains(wallet) && text.contains("another operator has to approve it")).await;
+    service.assert_fits_both().await;
+    assert_eq!(browser.count("#approve-it").await, 0);
+
+    browser.click("header .leave button").await;
+    browser.until("main form", |_| true).await;
+    service.open("/ops").await;
+    service.enter(bob.trim()).await;
+    browser.until("h1", |text| text == "Overview").await;
+    service.open("/ops/view/stuck").await;
+    browser.until("#approval_open", |text| text.contains("proposed by admin")).await;
+    service.assert_fits_both().await;
+    browser.click("#approval_open .done a").await;
+    browser.until("#approve-it", |_| true).await;
+    service.assert_fits_both().await;
+    browser.click("#approve-it input[name=confirm]").await;
+    browser.click("#approve-it button").await;
+    browser.until(".notice.good", |text| text.contains("recorded")).await;
+    browser.until(".title", |text| text.contains("carried out")).await;
+    service.open("/ops/view/approvals").await;
+    browser.until("main table", |text| text.contains("bob")).await;
+    service.assert_fits_both().await;
+    service.open(&psp).await;
+    browser.until("#wallets", |text| text.contains(wallet) && text.contains("effective")).await;
+    service.end_after("401").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn operator_sets_and_lifts_a_pause() {
     let service = ServiceFixture::logged_in().await;
     let browser = &service.browser;

@@ -31,8 +31,19 @@ impl ServiceFixture {
 
     /// Starts a sandbox on these ports, with this browser.
     pub async fn start_with(browser: Browser, ports: [u16; 2]) -> Self {
+        Self::configured(browser, ports, &[]).await
+    }
+
+    /// Starts a sandbox with these environment variables and logs the shared operator in.
+    pub async fn logged_in_with(env: &[(&str, &str)]) -> Self {
+        let service = Self::configured(Browser::start().await, [0, 0], env).await;
+        service.log_in().await;
+        service
+    }
+
+    async fn configured(browser: Browser, ports: [u16; 2], env: &[(&str, &str)]) -> Self {
         let home = Home::new().await;
-        let running = Running::start_with(&home, ports, &[]);
+        let running = Running::start_with(&home, ports, env);
         let receiver = Receiver::start().await;
         let psp = Psp::connect(running.text("api_url"), running.text("api_key"), &receiver).await;
         browser.resize(WIDE, HEIGHT, 1).await;

@@ -57,6 +57,22 @@ async fn migrates_a_database_and_creates_psps_and_keys() {
         let output = run(&["psp", "set", &psp, bad[0], bad[1], "--database-url", url]);
         assert_eq!(output.status.code(), Some(2), "{bad:?}: {}", complaint(&output));
     }
+    // A second operator cannot approve on the command line.
+    let four_eyes = |arguments: &[&str]| {
+        let command = [&["psp"], arguments, &["--database-url", url]].concat();
+        payferry().args(command).env("PAYFERRY_OPERATORS__FOUR_EYES", "true").output().unwrap()
+    };
+    let page = format!("on the operator's page /ops/view/psps/{psp}");
+    for raised in [["--send-max", "501"], ["--send-max", "default"], ["--withdrawal-wallet", "none"]] {
+        let refused = four_eyes(&["set", &psp, raised[0], raised[1]]);
+        let said = complaint(&refused);
+        assert!(said.contains("`operators.four_eyes` is true") && said.contains(&page), "{said}");
+    }
+    let refused = four_eyes(&["create", "--name", "Southern Pay", "--refund-elsewhere-daily-max", "1001"]);
+    assert!(complaint(&refused).contains("/ops/view/psps"), "{}", complaint(&refused));
+    let listed = printed(&run(&["psp", "list", "--database-url", url]));
+    assert!(listed.contains("\"send_max\":500000000") && !listed.contains("Southern Pay"), "{listed}");
+    printed(&four_eyes(&["set", &psp, "--send-max", "500", "--send-daily-max", "40000"]));
     let stranger = "psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3";
     let refused = run(&["psp", "set", stranger, "--fee-bps", "1", "--database-url", url]);
     assert!(complaint(&refused).contains("there is no PSP"), "{}", complaint(&refused));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use payferry_accounts::operators::{self, OperatorRole, SESSION_SECS};
-use payferry_operator::{Access, FAILED_ATTEMPTS_PER_MINUTE_MAX, table};
+use payferry_operator::{Access, FAILED_ATTEMPTS_PER_MINUTE_MAX, Route, RouteQuery, table};
 use reqwest::RequestBuilder;
 
 use super::{TOKEN, concrete, reply};
@@ -112,13 +112,14 @@ fn login(service: &ServiceFixture, token: &str, next: &str) -> RequestBuilder {
 }
 
 /// Logs in and returns the session's cookie.
-async fn session(service: &ServiceFixture, token: &str) -> String {
+pub(super) async fn session(service: &ServiceFixture, token: &str) -> String {
     let entered = reply(login(service, token, "/ops")).await;
     assert_eq!(entered.status, 303, "{}", entered.text());
     entered.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
 }
 
-async fn create(service: &ServiceFixture, name: &str, role: OperatorRole) -> String {
+/// Creates an operator and returns the token.
+pub(super) async fn create(service: &ServiceFixture, name: &str, role: OperatorRole) -> String {
     let system = &service.app.state.system;
     operators::create(system.database(), system.sealer(), name.parse().unwrap(), role, system.clock().real_now())
         .await
@@ -241,7 +242,7 @@ async fn logins_and_logouts_are_in_the_audit_log_and_guesses_cannot_fill_it() {
 
 #[test]
 fn every_route_has_a_role() {
-    let line = |route: payferry_operator::Route| {
+    let line = |route: Route| {
         let access = match route.access {
             Access::Open => "open",
             Access::Role(role) => role.as_str(),
@@ -249,6 +250,33 @@ fn every_route_has_a_role() {
         format!("{access:<9}{:<6}{}", route.method.as_str(), route.path)
     };
     insta::assert_snapshot!("roles", table().into_iter().map(line).collect::<Vec<_>>().join("\n"));
+}
+
+#[tokio::test]
+async fn unknown_query_parameters_are_refused_except_by_pages() {
+    let service = ServiceFixture::start().await;
+    for Route { method, path, query, .. } in table() {
+        let path = concrete(path);
+        if path == "/ops/events" {
+            continue;
+        }
+        let answer = reply(service.call(method.clone(), &format!("{path}?nope=1&zero="))).await;
+        let RouteQuery::Names(known) = query else {
+            assert!(!answer.text().contains("unknown_parameter"), "{method} {path}: {}", answer.text());
+            continue;
+        };
+        answer.assert_problem(400, "invalid_parameters");
+        let faults = "nope: unknown_parameter, zero: unknown_parameter";
+        assert!(answer.faults().ends_with(faults), "{method} {path}: {}", answer.faults());
+        for name in known {
+            let answer = reply(service.call(method.clone(), &format!("{path}?{name}="))).await;
+            assert!(!answer.text().contains("unknown_parameter"), "{method} {path} {name}: {}", answer.text());
+        }
+    }
+    let events = reply(service.call(Method::GET, "/ops/events?nope=1")).await;
+    assert_eq!(events.faults(), "nope: unknown_parameter");
+    let bad = service.get("/ops/psps?limit=0&page=2").await;
+    assert_eq!(bad.faults_sorted(), "limit: out_of_range, page: unknown_parameter");
 }
 
 #[tokio::test]

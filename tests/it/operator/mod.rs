@@ -10,6 +10,7 @@ mod attention;
 mod customers;
 mod decisions;
 mod events;
+mod four_eyes;
 mod health;
 mod ledger;
 mod outage;
@@ -39,6 +40,8 @@ const TOKEN: &str = "op_test_correct_horse_battery";
 /// A service with an operator's listener.
 pub(crate) struct ServiceFixture {
     pub(crate) app: TestApp,
+    /// State behind the listener.
+    operator: Operator,
     address: SocketAddr,
     closing: CancellationToken,
     serving: JoinHandle<()>,
@@ -55,6 +58,11 @@ impl ServiceFixture {
     }
 
     pub(crate) async fn over(app: TestApp) -> Self {
+        Self::serve(app, false).await
+    }
+
+    /// A listener with or without `four_eyes`.
+    async fn serve(app: TestApp, four_eyes: bool) -> Self {
         let closing = CancellationToken::new();
         let key_mode = app.state.config.environment.key_mode();
         let documents = app.state.config.documents.clone();
@@ -65,6 +73,7 @@ impl ServiceFixture {
         let config = OperatorConfig {
             token: TOKEN.to_owned().into(),
             key_mode,
+            four_eyes,
             revoked_keys: app.state.config.revoked_keys.clone(),
             documents,
             unsafe_settings,
@@ -72,12 +81,13 @@ impl ServiceFixture {
             metrics,
             closing: closed,
         };
-        let router = router(Operator::new(app.state.system.clone(), config));
+        let operator = Operator::new(app.state.system.clone(), config);
+        let router = router(operator.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let serving = tokio::spawn(serve(listener, router, serve_config, closing.clone().cancelled_owned()));
         let client = Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
-        Self { app, address, closing, serving, client }
+        Self { app, operator, address, closing, serving, client }
     }
 
     /// Creates a request without credentials.
@@ -167,6 +177,7 @@ fn concrete(path: &str) -> String {
         "{payment_id}" => "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
         "{psp_id}" => "psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
         "{key_id}" => "key_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
+        "{approval_id}" => "apr_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
         parameter if parameter.starts_with('{') => "1",
         part => part,
     });

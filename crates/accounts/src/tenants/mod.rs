@@ -19,8 +19,8 @@ pub use api_keys::{
     record as key_record, revoke as revoke_key,
 };
 pub use psps::{
-    DEFAULT_WORD, OwnOrDefault, PolicyChange, PspRecord, change as change_psp, change_in as change_psp_in,
-    create as create_psp, find as find_psp, list as list_psps, psp_row,
+    DEFAULT_WORD, LimitChange, OwnOrDefault, PolicyChange, PspRecord, change as change_psp, change_in as change_psp_in,
+    create as create_psp, find as find_psp, list as list_psps, lock as lock_psp, psp_row,
 };
 
 /// Maximum length of a PSP's or key's name, in characters.

@@ -1,14 +1,17 @@
 //! PSPs: names and policies.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Amount, Chain, FeeBps, FinalityPolicy, PspId, Timestamp};
 use payferry_entities::{Database, Transaction, psps};
 use payferry_journal::audit::Actor;
-use payferry_journal::psps::{EventFamilies, PspPolicies};
+use payferry_journal::psps::{Ceilings, EventFamilies, PspPolicies};
 use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryOrder, QuerySelect, Set};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use super::{Name, Slice, TenantError};
 
@@ -48,16 +51,26 @@ pub struct PolicyChange {
     pub event_families: Option<EventFamilies>,
     /// Required finality on these chains; on others it stays.
     pub finality: BTreeMap<Chain, OwnOrDefault<FinalityPolicy>>,
+    /// Limits of outbound transfers.
+    pub limits: LimitChange,
+}
+
+/// Limits of outbound transfers to change; the others stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LimitChange {
     /// Maximum amount of a single outbound transfer.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub send_max: Option<OwnOrDefault<Amount>>,
     /// Maximum amount of outbound transfers in a token on one UTC day.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub send_daily_max: Option<OwnOrDefault<Amount>>,
     /// Maximum amount of refunds in a token to other addresses than the payer's on one UTC day.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub refund_elsewhere_daily_max: Option<OwnOrDefault<Amount>>,
 }
 
 /// A PSP's own value, or the configured default.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub enum OwnOrDefault<T> {
     /// The configured default.
     Default,
@@ -85,6 +98,56 @@ impl<T: std::str::FromStr> std::str::FromStr for OwnOrDefault<T> {
     }
 }
 
+impl<T: fmt::Display> fmt::Display for OwnOrDefault<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str(DEFAULT_WORD),
+            Self::Own(own) => own.fmt(f),
+        }
+    }
+}
+
+impl LimitChange {
+    /// Splits the change into the limits that it raises for a PSP with these policies, and the others. `configured` are
+    /// the limits of PSPs without their own.
+    pub fn split_raised(self, policies: &PspPolicies, configured: Ceilings) -> (Self, Self) {
+        let now = policies.ceilings(configured);
+        let split = |limit: Option<OwnOrDefault<Amount>>, now: Amount, configured: Amount| {
+            let is_raised = limit.is_some_and(|limit| limit.own().unwrap_or(configured) > now);
+            if is_raised { (limit, None) } else { (None, limit) }
+        };
+        let send_max = split(self.send_max, now.send_max, configured.send_max);
+        let send_daily_max = split(self.send_daily_max, now.send_daily_max, configured.send_daily_max);
+        let refund_elsewhere_daily_max = split(
+            self.refund_elsewhere_daily_max,
+            now.refund_elsewhere_daily_max,
+            configured.refund_elsewhere_daily_max,
+        );
+        let raised = Self {
+            send_max: send_max.0,
+            send_daily_max: send_daily_max.0,
+            refund_elsewhere_daily_max: refund_elsewhere_daily_max.0,
+        };
+        let others = Self {
+            send_max: send_max.1,
+            send_daily_max: send_daily_max.1,
+            refund_elsewhere_daily_max: refund_elsewhere_daily_max.1,
+        };
+        (raised, others)
+    }
+
+    /// Returns true if nothing changes.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl From<LimitChange> for PolicyChange {
+    fn from(limits: LimitChange) -> Self {
+        Self { limits, ..Self::default() }
+    }
+}
+
 impl PolicyChange {
     /// Applies the change.
     pub fn apply(self, policies: &mut PspPolicies) {
@@ -96,9 +159,10 @@ impl PolicyChange {
         set(&mut policies.require_customer, self.require_customer);
         set(&mut policies.dust_floor, self.dust_floor);
         set(&mut policies.event_families, self.event_families);
-        set(&mut policies.send_max, self.send_max.map(OwnOrDefault::own));
-        set(&mut policies.send_daily_max, self.send_daily_max.map(OwnOrDefault::own));
-        set(&mut policies.refund_elsewhere_daily_max, self.refund_elsewhere_daily_max.map(OwnOrDefault::own));
+        let LimitChange { send_max, send_daily_max, refund_elsewhere_daily_max } = self.limits;
+        set(&mut policies.send_max, send_max.map(OwnOrDefault::own));
+        set(&mut policies.send_daily_max, send_daily_max.map(OwnOrDefault::own));
+        set(&mut policies.refund_elsewhere_daily_max, refund_elsewhere_daily_max.map(OwnOrDefault::own));
         for (chain, tiers) in self.finality {
             match tiers {
                 OwnOrDefault::Default => policies.finality.remove(&chain),
@@ -187,10 +251,7 @@ pub async fn change_in(
     by: &Actor,
     now: Timestamp,
 ) -> Result<(PspRecord, bool), TenantError> {
-    // Locks the row where the database has more than one writer, so that no concurrent change is lost.
-    let row = psps::Entity::find_by_id(id.to_string()).lock_exclusive().one(transaction).await?;
-    let row = row.ok_or(TenantError::NoPsp(id))?;
-    let before = record(row.clone())?;
+    let (row, before) = locked(transaction, id).await?;
     let mut policies = before.policies.clone();
     change.apply(&mut policies);
     let mut differences = differences(&json!(before.policies), &json!(policies));
@@ -207,6 +268,19 @@ pub async fn change_in(
     let changed = row.update(transaction).await?;
     super::write_down(transaction, "psp.changed", id, id.to_string(), Value::Object(differences), by, now).await?;
     Ok((record(changed)?, true))
+}
+
+/// Reads a PSP that no other transaction changes until this one ends.
+pub async fn lock(transaction: &Transaction, id: PspId) -> Result<PspRecord, TenantError> {
+    Ok(locked(transaction, id).await?.1)
+}
+
+/// Locks the row where the database has more than one writer, so that no concurrent change is lost.
+async fn locked(transaction: &Transaction, id: PspId) -> Result<(psps::Model, PspRecord), TenantError> {
+    let row = psps::Entity::find_by_id(id.to_string()).lock_exclusive().one(transaction).await?;
+    let row = row.ok_or(TenantError::NoPsp(id))?;
+    let psp = record(row.clone())?;
+    Ok((row, psp))
 }
 
 /// The fields that differ, with their old and new values.
@@ -228,4 +302,33 @@ fn record(row: psps::Model) -> Result<PspRecord, TenantError> {
         updated_at: Timestamp(row.updated_at),
         name: row.name,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_limits_above_the_present_ones_are_raised() {
+        let amount = |text: &str| text.parse::<Amount>().unwrap();
+        let configured = Ceilings::default();
+        let own = PspPolicies { send_max: Some(amount("500")), ..PspPolicies::default() };
+        let change = |once: &str, daily: &str| LimitChange {
+            send_max: Some(once.parse().unwrap()),
+            send_daily_max: Some(daily.parse().unwrap()),
+            ..LimitChange::default()
+        };
+        let raised = |change: LimitChange, policies: &PspPolicies| change.split_raised(policies, configured);
+        let (up, others) = raised(change("501", "1"), &own);
+        assert_eq!(json!(up), json!({ "send_max": "501.00" }));
+        assert_eq!(json!(others), json!({ "send_daily_max": "1.00" }));
+        // The configured limit is higher than the PSP's own.
+        assert_eq!(json!(raised(change("default", "default"), &own).0), json!({ "send_max": "default" }));
+        assert!(raised(change("default", "default"), &PspPolicies::default()).0.is_empty());
+        assert!(raised(change("500", "50000"), &own).0.is_empty());
+        assert_eq!(
+            serde_json::from_value::<LimitChange>(json!({ "send_max": "default" })).unwrap().send_max,
+            Some(OwnOrDefault::Default)
+        );
+    }
 }

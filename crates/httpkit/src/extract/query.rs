@@ -56,7 +56,7 @@ impl QueryNames {
 
     /// Refuses a request with parameters if its operation has none. [`QueryFields`] refuses unknown parameters of other
     /// operations, together with invalid ones.
-    pub(crate) fn check(parts: &Parts) -> Result<(), ApiError> {
+    pub fn check(parts: &Parts) -> Result<(), ApiError> {
         match Self::unknown(parts) {
             (false, unknown) if !unknown.is_empty() => Err(ApiError::BadParameters(unknown)),
             _ => Ok(()),

@@ -7,7 +7,6 @@ pub(crate) mod panel;
 pub(crate) mod quarantine;
 pub(crate) mod tree;
 
-use axum::http::Uri;
 use payferry_actors::observe::ActorSubject;
 use payferry_httpkit::{Answer, ApiError, Fault, Path, QueryFields};
 use payferry_runtime::observe::LOG_ENTRIES_MAX;
@@ -36,9 +35,12 @@ pub(super) async fn tree(operator: Operator) -> Result<Answer, ApiError> {
 
 /// Returns the live payments of a shard in order of id, and the start of the next page if there may be one. `?after=`
 /// starts after an id, `?limit=` sets the page size.
-pub(super) async fn shard(operator: Operator, Path(shard): Path<String>, uri: Uri) -> Result<Answer, ApiError> {
+pub(super) async fn shard(
+    operator: Operator,
+    Path(shard): Path<String>,
+    mut query: QueryFields,
+) -> Result<Answer, ApiError> {
     let index: usize = id_of("shard", &shard)?;
-    let mut query = QueryFields::of(&uri);
     let after = query
         .optional("after", |text| text.parse().map_err(|_| Fault::new("invalid_id", "is not the id of a payment")));
     let limit = limit(&mut query, LINES_DEFAULT, LINES_MAX);

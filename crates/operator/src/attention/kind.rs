@@ -16,6 +16,7 @@ payferry_domain::named! {
         Quarantined = "quarantined",
         SettlementFailed = "settlement_failed",
         RefundApproval = "refund_approval",
+        ApprovalOpen = "approval_open",
         InReview = "in_review",
         FundsBlocked = "funds_blocked",
         OutboundInReview = "sending_in_review",
@@ -108,6 +109,12 @@ impl AttentionKind {
                 "A refund to another address than the payer's is above the PSP's limit and waits for approval.",
                 "Check with the PSP that it asked for the refund and knows the address, then approve or reject it. The \
                 amount stays reserved.",
+            ),
+            Self::ApprovalOpen => (
+                Source::Database,
+                "An operator's action waits for the approval of a second operator, or is approved and not carried out.",
+                "Check with the proposer why it is needed, then approve or reject it. If it is approved and not carried \
+                out, it is repeated automatically: the payment may be quarantined.",
             ),
             Self::InReview => (
                 Source::Database,

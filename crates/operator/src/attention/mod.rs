@@ -3,6 +3,7 @@
 //! Every query uses an index that holds only the matching rows, or little more, and every count has a limit. If the
 //! database does not answer, that is the first item, and everything that is known without the database is still listed.
 
+mod approvals;
 mod kind;
 mod outbound;
 pub(crate) mod page;
@@ -11,7 +12,6 @@ mod service;
 
 use std::str::FromStr;
 
-use axum::http::Uri;
 use payferry_accounts::Moment;
 use payferry_actors::System;
 use payferry_domain::Timestamp;
@@ -194,6 +194,7 @@ async fn find(
         (AttentionKind::OutboundInReview | AttentionKind::OutboundOverdue, ..) => {
             outbound::of(system, kind, part).await
         }
+        (AttentionKind::ApprovalOpen, ..) => approvals::of(system, part).await,
         (AttentionKind::OperationOverdue, ..) => payments::operations(system, part).await,
         (AttentionKind::IdentityProvider, ..) => service::provider(system, part).await,
         (AttentionKind::CheckOverdue, ..) => service::checks_overdue(system, part).await,
@@ -216,8 +217,7 @@ fn group(kind: AttentionKind, (total, mut items): Found, part: Part<'_>) -> Opti
 
 /// Returns the items that need attention by kind. `?kind=` selects one kind, `?limit=` sets the items of each, and
 /// `?after=` selects a page of one kind.
-pub(crate) async fn list(operator: Operator, uri: Uri) -> Result<Answer, ApiError> {
-    let mut query = QueryFields::of(&uri);
+pub(crate) async fn list(operator: Operator, mut query: QueryFields) -> Result<Answer, ApiError> {
     let kind = query.optional("kind", |text| {
         let names: Vec<_> = AttentionKind::ALL.iter().map(|kind| kind.as_str()).collect();
         let unknown = |_| Fault::new("unknown_value", format!("must be one of {}", names.join(", ")));

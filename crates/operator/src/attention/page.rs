@@ -96,6 +96,7 @@ fn section(group: &AttentionGroup, is_behind: bool, now: Timestamp) -> Markup {
                         span.why { (item.reason) }
                         span.done {
                             @if let (AttentionKind::Quarantined, Ok(of)) = (group.kind, item.id.parse::<ActorSubject>()) { (release(of)) }
+                            @else if let AttentionKind::ApprovalOpen = group.kind { a href={ (path("approvals")) "/" (item.id) } { "Decide" } }
                             @else if let AttentionKind::OutboundInReview = group.kind { a href={ (path("sendings")) "/" (item.id) } { "Decide" } }
                             @else if let (false, Some(payment)) = (item.can.is_empty(), &item.payment_id) { a href={ (path("payments")) "/" (payment) "/decide" } { "Decide" } }
                         }
@@ -142,6 +143,7 @@ fn what(kind: AttentionKind, item: &AttentionItem) -> Markup {
     html! {
         @match (kind, &item.payment_id, &item.psp_id) {
             (_, Some(payment), _) => (payment_link(payment)),
+            (AttentionKind::ApprovalOpen, None, Some(psp)) => a.mono href={ (path("psps")) "/" (psp) } { (psp) },
             (AttentionKind::Paused, ..) => a.mono href=(path("pauses")) { (item.id) },
             (AttentionKind::Quarantined | AttentionKind::OutboundInReview | AttentionKind::OutboundOverdue, ..) => (outbound_link(&item.id)),
             (AttentionKind::CheckOverdue, ..) => span.mono { (item.id) },

@@ -4,7 +4,6 @@ pub mod documents;
 pub(crate) mod page;
 pub(crate) mod query;
 
-use axum::http::Uri;
 use payferry_domain::CustomerId;
 use payferry_domain::customer::{Command, IdentityVerdict, KycStatus};
 use payferry_httpkit::{Answer, ApiError, Fault, Fields, JsonBody, Path, QueryFields, read};
@@ -25,8 +24,7 @@ const FIELDS: [(&str, Sort); 2] = [("outcome", Sort::Text), ("reason", Sort::Tex
 
 /// Returns customers, newest first: `?psp_id=`, `?kyc_status=`, `?status=active|inactive`, `?search=`, `?limit=`,
 /// `?offset=`.
-pub(super) async fn list(operator: Operator, uri: Uri) -> Result<Answer, ApiError> {
-    let mut query = QueryFields::of(&uri);
+pub(super) async fn list(operator: Operator, mut query: QueryFields) -> Result<Answer, ApiError> {
     let page = query.page();
     let filter = filter(&mut query);
     query.finish()?;

@@ -12,8 +12,8 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use payferry_actors::destination::Unsuitable;
 use payferry_actors::payment::ResultRows;
-use payferry_domain::payment::{Command, Decision, Payment, Rejection, Requester, TransferKey};
-use payferry_domain::{Address, Amount, Asset, Chain, CommandError, Hash32, PaymentId, RefundId};
+use payferry_domain::payment::{self, Command, Decision, Event, Payment, Rejection, Requester, TransferKey};
+use payferry_domain::{Address, Amount, Asset, Chain, CommandError, Hash32, PaymentId, RefundId, Timestamp};
 use payferry_httpkit::idempotency::{KEY_CHARS_MAX, is_key};
 use payferry_httpkit::{Answer, ApiError, Fault, Fields, JsonBody, Path, read};
 use payferry_journal::audit::{Actor, NewAuditEntry};
@@ -24,6 +24,9 @@ use ulid::Ulid;
 
 use crate::Operator;
 use crate::actors::quarantine::quarantined;
+use crate::approvals::action::ApprovalAction;
+use crate::approvals::store::Proposal;
+use crate::approvals::{self, Guarded};
 use crate::decisions::query as decisions;
 use crate::decisions::query::Decisions;
 use crate::input::{only, payment_id_of};
@@ -105,7 +108,10 @@ pub(super) async fn decide(
     let id = payment_id_of(&payment_id)?;
     let unsuitable = kind.unsuitable(&operator, body.value()).await?;
     let request = body.read(|fields| DecisionRequest::read(kind, fields, unsuitable))?;
-    let decisions = carry_out(&operator, id, request).await?.record();
+    let decisions = match carry_out(&operator, id, request).await? {
+        Guarded::CarriedOut(decisions) => decisions.record(),
+        Guarded::Proposed(approval) => return approvals::proposed(&operator, &approval),
+    };
     match kind {
         DecisionKind::RefundBlocked | DecisionKind::RetrySettlement => Answer::accepted(&decisions),
         DecisionKind::Screen
@@ -242,12 +248,95 @@ impl DecisionKind {
     }
 }
 
-/// Carries out a decision for the operator. Used by the API and the page. Returns the state of the payment afterwards.
+/// Carries out a decision for the operator, or proposes it if it needs a second one. Used by the API and the page. Returns
+/// the state of the payment afterwards.
 pub(super) async fn carry_out(
     operator: &Operator,
     id: PaymentId,
     request: DecisionRequest,
-) -> Result<Decisions, ApiError> {
+) -> Result<Guarded<Decisions>, ApiError> {
+    if operator.config.four_eyes {
+        let before = find(operator, id).await?;
+        if let Some((action, subject_state)) = guarded(&before, &request.action, operator.system.clock().now())? {
+            let (psp_id, reason) = (before.payment.terms.psp_id, Some(request.reason));
+            let proposal = Proposal { action, psp_id, subject_state, reason };
+            return Ok(Guarded::Proposed(approvals::propose(operator, proposal).await?));
+        }
+    }
+    Ok(Guarded::CarriedOut(apply(operator, id, request).await?))
+}
+
+/// The decision as an action that needs a second operator, with the state that it depends on. `None` if it needs none, or
+/// if it repeats a refund that exists and changes nothing. A decision that the domain rejects is an error at once.
+fn guarded(before: &Decisions, action: &Action, now: Timestamp) -> Result<Option<(ApprovalAction, Value)>, ApiError> {
+    let payment_id = before.payment.id();
+    match action {
+        &Action::ApproveRefund { refund_id, approve: true } => {
+            let state = approvals::action::refund_state(before, refund_id)?;
+            decide_now(before, &Command::DecideRefund { refund_id, approve: true }, now)?;
+            Ok(Some((ApprovalAction::ApproveRefund { payment_id, refund_id }, state)))
+        }
+        Action::RefundBlocked { to, amount, asset, key } => {
+            let idempotency_key = key.clone().unwrap_or_else(|| next_refund(before));
+            let command = blocked_refund(before, *to, *amount, *asset, &idempotency_key).1;
+            let events = decide_now(before, &command, now)?;
+            let requested = events.iter().find_map(|event| match event {
+                Event::RefundRequested { refund, .. } => Some(refund.amount),
+                _ => None,
+            });
+            let Some(amount) = requested else { return Ok(None) };
+            let asset = asset.unwrap_or_else(|| before.payment.asset());
+            let action = ApprovalAction::RefundBlocked { payment_id, address: *to, amount, asset, idempotency_key };
+            Ok(Some((action, approvals::action::blocked_state(before))))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Result of a command if it ran now.
+fn decide_now(before: &Decisions, command: &Command, now: Timestamp) -> Result<Vec<Event>, ApiError> {
+    payment::decide(&before.payment, command, now)
+        .map_err(|rejection| refused(CommandError::Rejected(rejection), before.payment.id()))
+}
+
+/// Carries out an approved decision. A repetition changes nothing.
+pub(super) async fn carry_out_approved(
+    operator: &Operator,
+    approved: &ApprovalAction,
+    reason: String,
+) -> Result<(), ApiError> {
+    let (id, action) = match approved {
+        ApprovalAction::ApproveRefund { payment_id, refund_id } => {
+            let before = find(operator, *payment_id).await?;
+            if before.refund(*refund_id)?.approved_at.is_some() {
+                return Ok(());
+            }
+            (*payment_id, Action::ApproveRefund { refund_id: *refund_id, approve: true })
+        }
+        ApprovalAction::RefundBlocked { payment_id, address, amount, asset, idempotency_key } => {
+            let (amount, asset, key) = (Some(*amount), Some(*asset), Some(idempotency_key.clone()));
+            (*payment_id, Action::RefundBlocked { to: *address, amount, asset, key })
+        }
+        other => return Err(ApiError::internal(format!("{} is no decision about a payment", other.kind()))),
+    };
+    apply(operator, id, DecisionRequest { action, reason }).await.map(drop)
+}
+
+/// Id and command of a refund of blocked money.
+fn blocked_refund(
+    before: &Decisions,
+    to: Address,
+    amount: Option<Amount>,
+    asset: Option<Asset>,
+    key: &str,
+) -> (RefundId, Command) {
+    let refund_id = refund_under(before.payment.id(), key);
+    let asset = asset.filter(|asset| *asset != before.payment.asset());
+    (refund_id, decisions::refund_blocked(refund_id, amount, to, asset))
+}
+
+/// Carries out a decision. Returns the state of the payment afterwards.
+async fn apply(operator: &Operator, id: PaymentId, request: DecisionRequest) -> Result<Decisions, ApiError> {
     let system = &operator.system;
     let now = system.clock().now();
     let before = find(operator, id).await?;
@@ -271,9 +360,8 @@ pub(super) async fn carry_out(
             (name, Command::DecideRefund { refund_id, approve }, detail)
         }
         Action::RefundBlocked { to, amount, asset, key } => {
-            let refund_id = refund_under(id, &key.unwrap_or_else(|| next_refund(&before)));
-            let asset = asset.filter(|asset| *asset != before.payment.asset());
-            let command = decisions::refund_blocked(refund_id, amount, to, asset);
+            let key = key.unwrap_or_else(|| next_refund(&before));
+            let (refund_id, command) = blocked_refund(&before, to, amount, asset, &key);
             ("payment.blocked_money_refunded", command, json!({ "refund_id": refund_id }))
         }
         Action::RetrySettlement => {
@@ -293,7 +381,14 @@ pub(super) async fn carry_out(
         detail,
     };
     let carried_out = system.command(id, command, ResultRows::default().audited(entry, &Actor::Operator, now)).await;
-    let _: Payment = carried_out.map_err(|error| match error {
+    let _: Payment = carried_out.map_err(|error| refused(error, id))?;
+    tracing::info!(payment.id = %id, decision = name, "operator decided about payment {id}: {name}");
+    find(operator, id).await
+}
+
+/// Error of a decision that was not carried out.
+fn refused(error: CommandError<Rejection>, id: PaymentId) -> ApiError {
+    match error {
         CommandError::Quarantined => quarantined(id),
         CommandError::Rejected(rejection @ Rejection::RefundExists) => {
             let detail = "Another refund of this payment was asked for under the same idempotency_key, or since this page was \
@@ -301,9 +396,7 @@ pub(super) async fn carry_out(
             ApiError::Conflict(rejection.code(), detail.to_owned(), Vec::new())
         }
         other => other.into(),
-    })?;
-    tracing::info!(payment.id = %id, decision = name, "operator decided about payment {id}: {name}");
-    find(operator, id).await
+    }
 }
 
 #[cfg(test)]

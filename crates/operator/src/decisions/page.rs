@@ -12,6 +12,7 @@ use payferry_evm::wallet::checksummed;
 use payferry_httpkit::ApiError;
 
 use crate::Operator;
+use crate::approvals::{self, Guarded};
 use crate::decisions::query::{BlockedLine, Decisions, Possible, decisions, held, may, may_refund};
 use crate::decisions::{DecisionKind, DecisionRequest, carry_out, next_refund};
 use crate::page::form::Filled;
@@ -44,7 +45,8 @@ pub(crate) async fn decide(
     match outcome.await {
         Err(ApiError::TimedOut) => Err(Failure::Unknown { about: "payment", path: here }.into()),
         outcome => match filled.answered(outcome)? {
-            Ok(_) => Ok(Redirect::to(&format!("{here}/decide?done=decided")).into_response()),
+            Ok(Guarded::CarriedOut(_)) => Ok(Redirect::to(&format!("{here}/decide?done=decided")).into_response()),
+            Ok(Guarded::Proposed(approval)) => Ok(approvals::page::redirect(&approval)),
             Err(refused) => {
                 Ok(page(&before, &refused.said, Some(kind), &refused.filled, now).answer_form(refused.status))
             }

@@ -4,7 +4,6 @@
 pub(crate) mod page;
 pub(crate) mod query;
 
-use axum::http::Uri;
 use payferry_domain::CommandError;
 use payferry_domain::outbound::OutboundId;
 use payferry_domain::payment::Decision;
@@ -24,8 +23,7 @@ const FIELDS: [(&str, Sort); 2] = [("decision", Sort::Text), ("reason", Sort::Te
 
 /// Returns the live payouts and withdrawals in order of id, and the start of the next page if there may be one.
 /// `?after=` starts after an id, `?limit=` sets the page size.
-pub(crate) async fn list(operator: Operator, uri: Uri) -> Result<Answer, ApiError> {
-    let mut query = QueryFields::of(&uri);
+pub(crate) async fn list(operator: Operator, mut query: QueryFields) -> Result<Answer, ApiError> {
     let malformed = |_| Fault::new("invalid_id", "is not the id of a payout or withdrawal");
     let after = query.optional("after", |text| text.parse().map_err(malformed));
     let limit = limit(&mut query, LINES_DEFAULT, LINES_MAX);

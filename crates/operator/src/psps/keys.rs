@@ -1,7 +1,7 @@
 //! `/ops/psps/{psp_id}/keys`: API keys of a PSP.
 
 use axum::extract::Path as UrlPath;
-use axum::http::{StatusCode, Uri};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use payferry_accounts::Moment;
@@ -44,9 +44,12 @@ fn shown(key: KeyRecord, now: Timestamp) -> impl Serialize {
 }
 
 /// Returns the keys of a PSP, oldest first.
-pub(crate) async fn list(operator: Operator, Path(psp_id): Path<String>, uri: Uri) -> Result<Answer, ApiError> {
+pub(crate) async fn list(
+    operator: Operator,
+    Path(psp_id): Path<String>,
+    mut query: QueryFields,
+) -> Result<Answer, ApiError> {
     let psp_id = id_of("psp_id", &psp_id)?;
-    let mut query = QueryFields::of(&uri);
     let page = query.page();
     query.finish()?;
     let (system, slice) = (&operator.system, Slice { limit: page.limit, offset: page.offset });

@@ -7,16 +7,23 @@ pub mod withdrawal;
 
 use std::collections::BTreeMap;
 
-use axum::http::Uri;
 use payferry_accounts::Moment;
-use payferry_accounts::tenants::{self, DEFAULT_WORD, Name, OwnOrDefault, PolicyChange, PspRecord, Slice, TenantError};
+use payferry_accounts::tenants::{
+    self, DEFAULT_WORD, LimitChange, Name, OwnOrDefault, PolicyChange, PspRecord, Slice, TenantError,
+};
 use payferry_actors::chains::Chains;
-use payferry_domain::{Amount, FeeBps, PspId};
+use payferry_domain::{Amount, FeeBps, PspId, Timestamp};
+use payferry_entities::Transaction;
 use payferry_httpkit::{Answer, ApiError, Fault, Fields, JsonBody, Path, QueryFields};
+use payferry_journal::audit::Actor;
+use payferry_journal::psps::PspPolicies;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::Operator;
+use crate::approvals;
+use crate::approvals::action::ApprovalAction;
+use crate::approvals::store::{Approval, Proposal};
 use crate::input::{id_of, name, only, tenant_failure};
 use crate::psps::policies as fields;
 use crate::psps::policies::{BPS_MAX, basis_points, some_amount};
@@ -51,8 +58,7 @@ fn shown(psp: PspRecord, operator: &Operator) -> impl Serialize + use<> {
 }
 
 /// Returns the PSPs, oldest first.
-pub(crate) async fn list(operator: Operator, uri: Uri) -> Result<Answer, ApiError> {
-    let mut query = QueryFields::of(&uri);
+pub(crate) async fn list(operator: Operator, mut query: QueryFields) -> Result<Answer, ApiError> {
     let page = query.page();
     query.finish()?;
     let slice = Slice { limit: page.limit, offset: page.offset };
@@ -68,7 +74,7 @@ pub(crate) async fn get(operator: Operator, Path(psp_id): Path<String>) -> Resul
 
 pub(crate) async fn create(operator: Operator, body: JsonBody) -> Result<Answer, ApiError> {
     let (name, change) = body.read(|fields| read_new(fields, operator.system.chains()))?;
-    Answer::created(&shown(make(&operator, &name, change).await.map_err(tenant_failure)?, &operator))
+    Answer::created(&shown(make(&operator, &name, change).await?, &operator))
 }
 
 pub(crate) fn read_new(fields: &Fields<'_>, chains: &Chains) -> Option<(Name, PolicyChange)> {
@@ -78,9 +84,17 @@ pub(crate) fn read_new(fields: &Fields<'_>, chains: &Chains) -> Option<(Name, Po
 }
 
 /// Creates a PSP for the operator. Used by the API and the page.
-pub(crate) async fn make(operator: &Operator, name: &Name, change: PolicyChange) -> Result<PspRecord, TenantError> {
+pub(crate) async fn make(operator: &Operator, name: &Name, change: PolicyChange) -> Result<PspRecord, ApiError> {
     let system = &operator.system;
-    let psp = tenants::create_psp(system.database(), name, change, system.clock().real_now()).await?;
+    let (raised, _) = change.limits.split_raised(&PspPolicies::default(), system.psps().ceilings());
+    if operator.config.four_eyes && !raised.is_empty() {
+        return Err(ApiError::conflict(
+            "approval_required",
+            "A limit above the configured one needs a second operator: create the PSP without it, then raise it.",
+        ));
+    }
+    let psp = tenants::create_psp(system.database(), name, change, system.clock().real_now()).await;
+    let psp = psp.map_err(tenant_failure)?;
     tracing::info!(psp.id = %psp.id, "operator created PSP {}", psp.id);
     Ok(psp)
 }
@@ -89,7 +103,17 @@ pub(crate) async fn make(operator: &Operator, name: &Name, change: PolicyChange)
 pub(crate) async fn change(operator: Operator, Path(psp_id): Path<String>, body: JsonBody) -> Result<Answer, ApiError> {
     let id = id_of("psp_id", &psp_id)?;
     let (name, change) = body.read(|fields| Some(read_change(fields, operator.system.chains())))?;
-    Answer::ok(&shown(set(&operator, id, name.as_ref(), change).await.map_err(tenant_failure)?, &operator))
+    let (psp, approval) = set(&operator, id, name.as_ref(), change).await?;
+    let psp = shown(psp, &operator);
+    match approval {
+        None => Answer::ok(&psp),
+        Some(approval) => Answer::accepted(&record! {
+            #[serde(flatten)]
+            psp: psp,
+            // The raised limits, which wait for a second operator. Everything else is changed.
+            approval: approval.record(operator.system.clock().real_now()),
+        }),
+    }
 }
 
 /// Reads the fields of a changed PSP. Fields that are not given stay unchanged.
@@ -98,19 +122,51 @@ pub(crate) fn read_change(fields: &Fields<'_>, chains: &Chains) -> (Option<Name>
     (fields.optional("name", name), policies(fields, chains))
 }
 
-/// Changes a PSP for the operator. Used by the API and the page.
+/// Changes a PSP for the operator, and proposes limits that it raises if they need a second one. Used by the API and the
+/// page.
 pub(crate) async fn set(
     operator: &Operator,
     id: PspId,
     name: Option<&Name>,
-    change: PolicyChange,
-) -> Result<PspRecord, TenantError> {
+    mut change: PolicyChange,
+) -> Result<(PspRecord, Option<Approval>), ApiError> {
     let system = &operator.system;
-    let psp = tenants::change_psp(system.database(), id, name, change, system.clock().real_now()).await?;
-    // Takes effect here at once. Other nodes see the change when their cached copy expires.
-    system.psps().forget(id).await;
+    let now = system.clock().real_now();
+    let transaction = system.database().begin().await?;
+    let mut raised = LimitChange::default();
+    if operator.config.four_eyes {
+        let before = tenants::lock_psp(&transaction, id).await.map_err(tenant_failure)?;
+        (raised, change.limits) = change.limits.split_raised(&before.policies, system.psps().ceilings());
+    }
+    let psp = set_in(&transaction, id, name, change, now).await.map_err(tenant_failure)?;
+    let mut approval = None;
+    if !raised.is_empty() {
+        let action = ApprovalAction::RaiseLimits { psp_id: id, limits: raised };
+        let subject_state = approvals::action::limits_state(operator, &psp);
+        let proposal = Proposal { action, psp_id: id, subject_state, reason: None };
+        approval = Some(approvals::store::propose(&transaction, proposal, now).await?);
+    }
+    transaction.commit().await?;
+    changed(operator, id).await;
+    approval.iter().for_each(approvals::announce);
+    Ok((psp, approval))
+}
+
+/// Changes a PSP for the operator in a transaction that the caller commits. [`changed`] follows the commit.
+pub(crate) async fn set_in(
+    transaction: &Transaction,
+    id: PspId,
+    name: Option<&Name>,
+    change: PolicyChange,
+    now: Timestamp,
+) -> Result<PspRecord, TenantError> {
+    Ok(tenants::change_psp_in(transaction, id, name, change, &Actor::Operator, now).await?.0)
+}
+
+/// Lets a change of a PSP take effect here at once. Other nodes see it when their cached copy expires.
+pub(crate) async fn changed(operator: &Operator, id: PspId) {
+    operator.system.psps().forget(id).await;
     tracing::info!(psp.id = %id, "operator changed PSP {id}");
-    Ok(psp)
 }
 
 /// Policies that the PSP sets itself, and those that only the operator sets.
@@ -121,9 +177,11 @@ fn policies(fields: &Fields<'_>, chains: &Chains) -> PolicyChange {
     };
     PolicyChange {
         fee_bps: fields.optional("fee_bps", fee),
-        send_max: fields.optional("send_max", ceiling),
-        send_daily_max: fields.optional("send_daily_max", ceiling),
-        refund_elsewhere_daily_max: fields.optional("refund_elsewhere_daily_max", ceiling),
+        limits: LimitChange {
+            send_max: fields.optional("send_max", ceiling),
+            send_daily_max: fields.optional("send_daily_max", ceiling),
+            refund_elsewhere_daily_max: fields.optional("refund_elsewhere_daily_max", ceiling),
+        },
         ..fields::policies(fields, chains)
     }
 }

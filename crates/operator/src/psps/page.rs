@@ -9,6 +9,7 @@ use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Amount, Timestamp};
 use serde::Deserialize;
 
+use crate::approvals;
 use crate::page::form::{Filled, Sort, ticked};
 use crate::page::words::{ago, done, grouped, head, offset_pages, panel};
 use crate::page::{Failure, NavSection, Page, Refused, id_of, path};
@@ -62,12 +63,13 @@ pub(crate) async fn list(operator: Operator, Query(part): Query<Part>) -> Result
 
 /// Creates a PSP and redirects to it.
 pub(crate) async fn create(operator: Operator, filled: Filled) -> Result<Response, Refused> {
-    let read = filled.read(&NEW_PSP_FIELDS, |fields| psps::read_new(fields, operator.system.chains()));
-    match filled.answered(read)? {
-        Ok((name, change)) => {
-            let psp = psps::make(&operator, &name, change).await?;
-            Ok(Redirect::to(&format!("{}/{}", path("psps"), psp.id)).into_response())
-        }
+    let read = || filled.read(&NEW_PSP_FIELDS, |fields| psps::read_new(fields, operator.system.chains()));
+    let outcome = async {
+        let (name, change) = read()?;
+        psps::make(&operator, &name, change).await
+    };
+    match filled.answered(outcome.await)? {
+        Ok(psp) => Ok(Redirect::to(&format!("{}/{}", path("psps"), psp.id)).into_response()),
         Err(refused) => Ok(list_page(&operator, 0, &refused.filled).await?.answer_form(refused.status)),
     }
 }
@@ -95,12 +97,14 @@ pub(crate) async fn change(
     filled: Filled,
 ) -> Result<Response, Refused> {
     let site = PspPage::of(&operator, &psp_id).await?;
-    let read = filled.read(&PSP_FIELDS, |fields| Some(psps::read_change(fields, operator.system.chains())));
-    match filled.answered(read)? {
-        Ok((name, change)) => {
-            psps::set(&operator, site.psp.id, name.as_ref(), change).await?;
-            Ok(Redirect::to(&format!("{}/{}?done=saved", path("psps"), site.psp.id)).into_response())
-        }
+    let read = || filled.read(&PSP_FIELDS, |fields| Some(psps::read_change(fields, operator.system.chains())));
+    let outcome = async {
+        let (name, change) = read()?;
+        psps::set(&operator, site.psp.id, name.as_ref(), change).await
+    };
+    match filled.answered(outcome.await)? {
+        Ok((_, Some(approval))) => Ok(approvals::page::redirect(&approval)),
+        Ok((psp, None)) => Ok(Redirect::to(&format!("{}/{}?done=saved", path("psps"), psp.id)).into_response()),
         Err(refused) => Ok(site.page(&refused.said, &refused.filled, &Filled::default()).answer_form(refused.status)),
     }
 }

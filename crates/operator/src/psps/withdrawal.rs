@@ -9,7 +9,7 @@ use payferry_accounts::tenants;
 use payferry_actors::chain::Watchlist;
 use payferry_actors::destination::{self, Unsuitable};
 use payferry_domain::{Address, Chain, PspId, Timestamp};
-use payferry_entities::Database;
+use payferry_entities::{Database, Transaction};
 use payferry_evm::ChainSpec;
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::extract::read::address as wallet;
@@ -24,6 +24,9 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::Operator;
+use crate::approvals::action::ApprovalAction;
+use crate::approvals::store::Proposal;
+use crate::approvals::{self, Guarded};
 use crate::input::{id_of, only, tenant_failure};
 use crate::page::form::{Filled, Sort, names};
 use crate::page::words::{Tone, badge, head};
@@ -33,7 +36,7 @@ use crate::psps::page::{PspPage, policies_of};
 /// Fields of a wallet, in the API and in the form.
 const FIELDS: [(&str, Sort); 2] = [("address", Sort::Text), ("chain", Sort::Text)];
 /// Value of `address` that removes a wallet.
-const NONE: &str = "none";
+pub(crate) const NONE: &str = "none";
 
 /// Returns the current and the pending withdrawal wallets of a PSP.
 pub(crate) async fn show(operator: Operator, Path(psp_id): Path<String>) -> Result<Answer, ApiError> {
@@ -47,7 +50,10 @@ pub(crate) async fn show(operator: Operator, Path(psp_id): Path<String>) -> Resu
 pub(crate) async fn change(operator: Operator, Path(psp_id): Path<String>, body: JsonBody) -> Result<Answer, ApiError> {
     let psp_id = id_of("psp_id", &psp_id)?;
     let wallet = body.read(read_new)?;
-    Answer::ok(&record! { psp_id: psp_id, wallets: set_by_operator(&operator, psp_id, wallet).await? })
+    match set_by_operator(&operator, psp_id, wallet).await? {
+        Guarded::CarriedOut(wallets) => Answer::ok(&record! { psp_id: psp_id, wallets: wallets }),
+        Guarded::Proposed(approval) => approvals::proposed(&operator, &approval),
+    }
 }
 
 /// Chain and address that the fields name. `None` means every chain, or no wallet.
@@ -62,18 +68,47 @@ fn read_new(fields: &Fields<'_>) -> Option<(Option<Chain>, Option<Address>)> {
     Some((chain.unwrap_or_default(), address?))
 }
 
-/// Sets a wallet for the operator. Used by the API and the page.
+/// Sets a wallet for the operator, or proposes the change if it needs a second one. Used by the API and the page.
 async fn set_by_operator(
     operator: &Operator,
     psp_id: PspId,
     wallet: (Option<Chain>, Option<Address>),
-) -> Result<Vec<WalletRecord>, ApiError> {
+) -> Result<Guarded<Vec<WalletRecord>>, ApiError> {
+    let system = &operator.system;
+    let now = system.clock().real_now();
+    suitable_for(operator, wallet.1).await?;
+    let transaction = system.database().begin().await?;
+    if operator.config.four_eyes {
+        tenants::lock_psp(&transaction, psp_id).await.map_err(tenant_failure)?;
+        let (chain, address) = wallet;
+        let subject_state = approvals::action::wallet_state(&transaction, psp_id, chain, now).await?;
+        let last = subject_state["pending_wallet"].as_str().or(subject_state["current_wallet"].as_str());
+        if last == address.map(checksummed).as_deref() {
+            return Ok(Guarded::CarriedOut(of(operator, psp_id).await?));
+        }
+        let action = ApprovalAction::WithdrawalWallet { psp_id, chain, address };
+        let proposal = Proposal { action, psp_id, subject_state, reason: None };
+        let approval = approvals::store::propose(&transaction, proposal, now).await?;
+        transaction.commit().await?;
+        approvals::announce(&approval);
+        return Ok(Guarded::Proposed(Box::new(approval)));
+    }
+    set_in(&transaction, operator.config.key_mode, psp_id, wallet, now).await?;
+    transaction.commit().await?;
+    changed(psp_id);
+    Ok(Guarded::CarriedOut(of(operator, psp_id).await?))
+}
+
+/// Refuses an address that withdrawals must not go to.
+pub(crate) async fn suitable_for(operator: &Operator, address: Option<Address>) -> Result<(), WithdrawalWalletError> {
     let system = &operator.system;
     let specs: Vec<&ChainSpec> = system.chains().running().collect();
-    let now = system.clock().real_now();
-    let wallets = set(system.database(), &specs, operator.config.key_mode, psp_id, wallet, now).await?;
+    suitable(system.database(), &specs, address).await
+}
+
+/// Logs a changed wallet, after its commit.
+pub(crate) fn changed(psp_id: PspId) {
     tracing::warn!(psp.id = %psp_id, "operator changed the withdrawal wallet of PSP {psp_id}");
-    Ok(WalletRecord::of_all(&wallets))
 }
 
 /// Returns the current and the pending withdrawal wallets of a PSP.
@@ -99,7 +134,10 @@ pub(crate) async fn set_by_form(
     let mut site = PspPage::of(&operator, &psp_id).await?;
     let outcome = async { set_by_operator(&operator, site.psp.id, filled.read(&FIELDS, read_new)?).await };
     match filled.answered(outcome.await)? {
-        Ok(_) => Ok(Redirect::to(&format!("{}/{}?done=wallet", path("psps"), site.psp.id)).into_response()),
+        Ok(Guarded::CarriedOut(_)) => {
+            Ok(Redirect::to(&format!("{}/{}?done=wallet", path("psps"), site.psp.id)).into_response())
+        }
+        Ok(Guarded::Proposed(approval)) => Ok(approvals::page::redirect(&approval)),
         Err(refused) => {
             site.wallet = refused.filled;
             let page = site.page(&refused.said, &policies_of(&site.psp), &Filled::default());
@@ -156,20 +194,41 @@ pub async fn set(
     specs: &[&ChainSpec],
     mode: KeyMode,
     psp_id: PspId,
-    (chain, address): (Option<Chain>, Option<Address>),
+    wallet: (Option<Chain>, Option<Address>),
     now: Timestamp,
 ) -> Result<Wallets, WithdrawalWalletError> {
-    if let Some(address) = address
-        && let Some(reason) =
-            destination::unsuitable(database, &Watchlist::default(), specs.iter().copied(), address).await?
-    {
-        return Err(WithdrawalWalletError::Unsuitable(address, reason));
-    }
-    let change = WalletChange { chain, address, delay_secs: delay_secs(mode) };
+    suitable(database, specs, wallet.1).await?;
     let transaction = database.begin().await?;
-    wallets::change(&transaction, psp_id, change, &Actor::Operator, now).await?;
+    set_in(&transaction, mode, psp_id, wallet, now).await?;
     transaction.commit().await?;
     list(database, psp_id, now).await
+}
+
+/// Sets a wallet in a transaction that the caller commits, after a check of the address.
+pub(crate) async fn set_in(
+    transaction: &Transaction,
+    mode: KeyMode,
+    psp_id: PspId,
+    (chain, address): (Option<Chain>, Option<Address>),
+    now: Timestamp,
+) -> Result<(), WithdrawalWalletError> {
+    let change = WalletChange { chain, address, delay_secs: delay_secs(mode) };
+    wallets::change(transaction, psp_id, change, &Actor::Operator, now).await?;
+    Ok(())
+}
+
+/// Refuses an address that is not a wallet. `specs` are the known chains.
+async fn suitable(
+    database: &Database,
+    specs: &[&ChainSpec],
+    address: Option<Address>,
+) -> Result<(), WithdrawalWalletError> {
+    let Some(address) = address else { return Ok(()) };
+    let specs = specs.iter().copied();
+    match destination::unsuitable(database, &Watchlist::default(), specs, address).await? {
+        Some(reason) => Err(WithdrawalWalletError::Unsuitable(address, reason)),
+        None => Ok(()),
+    }
 }
 
 /// Reads a PSP's current and pending withdrawal wallets.
