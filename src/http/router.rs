@@ -59,6 +59,7 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .routes(routes!(webhooks::deliveries::redeliver_all))
         .routes(routes!(webhooks::deliveries::undelivered))
         .routes(routes!(webhooks::events::events))
+        .routes(routes!(webhooks::events::event))
         .routes(routes!(settings::show, settings::change))
         .split_for_parts();
     let document = openapi::complete(bare_document.merge_from(prefixed_document), app.config.public_url.as_str());

@@ -125,9 +125,9 @@ pub struct UndeliveredList {
 pub async fn undelivered(parts: ListOf) -> Result<Answer, ApiError> {
     let (State(app), caller, query) = parts;
     let page = Page::read("undelivered", query)?;
-    let slice = Slice { after: page.after, limit: page.rows_max(), offset: page.offset };
+    let slice = Slice { after: page.after.clone(), limit: page.rows_max(), offset: page.offset };
     let (total, mut entries) = log::undelivered(app.database(), caller.psp_id, slice).await?;
-    let next_cursor = page.next_cursor(&mut entries, |entry| entry.delivery.position)?;
+    let next_cursor = page.next_cursor(&mut entries, LogEntry::key)?;
     let deliveries = DeliveryRecord::of_all(&app, entries)?;
     let (limit, offset) = (page.limit, page.offset);
     Answer::ok(&UndeliveredList { message: "Undelivered events", total, limit, offset, next_cursor, deliveries })
@@ -186,7 +186,7 @@ pub async fn redeliver_all(State(app): State<AppState>, request: Submission<Webh
     Ok(answered)
 }
 
-/// The delivery log of a payment.
+/// A page of the delivery log of a payment.
 #[derive(Serialize, ToSchema)]
 pub struct DeliveryLog {
     message: &'static str,
@@ -206,26 +206,24 @@ pub struct DeliveryLog {
 /// Also returns the log of a payout or a withdrawal, by its own id.
 #[utoipa::path(
     get, path = "/payments/{payment_id}/webhooks", tag = "Payments", operation_id = "getDeliveryLog",
-    params(
-        ("payment_id" = String, Path, description = "The id from `initiate`."),
-        PageParams,
-    ),
+    params(("payment_id" = String, Path, description = "The id from `initiate`."), PageParams),
     responses(
-        (status = 200, description = "A page of deliveries with their last attempts.", body = DeliveryLog),
+        (status = 200, description = "Deliveries with each of their attempts.", body = DeliveryLog),
         (status = 404, description = "There is no payment with this id.", body = Problem),
         UnreadableQuery,
     ),
 )]
 pub async fn deliveries(parts: OneOf<Read>, query: QueryFields) -> Result<Answer, ApiError> {
     let (State(app), caller, Path(payment_id)) = parts;
-    let page = Page::read("payment_deliveries", query)?;
+    let page = Page::read("deliveries", query)?;
     let payment_id = payments::own_subject(&app, caller.psp_id, &payment_id).await?;
-    let slice = Slice { after: page.after, limit: page.rows_max(), offset: page.offset };
-    let (total, mut entries) = log::page_of(app.database(), caller.psp_id, &payment_id, slice).await?;
-    let next_cursor = page.next_cursor(&mut entries, |entry| entry.delivery.sequence)?;
+    let slice = Slice { after: page.after.clone(), limit: page.rows_max(), offset: page.offset };
+    let (total, mut entries) = log::deliveries_of(app.database(), caller.psp_id, &payment_id, slice).await?;
+    let next_cursor = page.next_cursor(&mut entries, LogEntry::key)?;
     let deliveries = DeliveryRecord::of_all(&app, entries)?;
     let (limit, offset) = (page.limit, page.offset);
-    Answer::ok(&DeliveryLog { message: "Deliveries", payment_id, total, limit, offset, next_cursor, deliveries })
+    let message = "Deliveries";
+    Answer::ok(&DeliveryLog { message, payment_id, total, limit, offset, next_cursor, deliveries })
 }
 
 /// The queued delivery.

@@ -1,4 +1,5 @@
 //! `GET /api/v1/events`: the feed of all events, for clients that missed webhooks or prefer polling.
+//! `GET /api/v1/events/{event_id}`: one of them.
 //!
 //! Events are in commit order. Only the journal writes events, one group after the other, and each event takes the next
 //! position in its group. A commit wakes the waiting requests, so they do not poll the database.
@@ -12,7 +13,7 @@ use payferry_domain::{EventId, PaymentId, PspId, Timestamp, TransferId};
 use payferry_entities::event_floors;
 use payferry_entities::events::{self, Column, Entity, Model};
 use payferry_httpkit::live::StreamOwner;
-use payferry_httpkit::{Answer, ApiError, Fault, Problem, between, read};
+use payferry_httpkit::{Answer, ApiError, Fault, Path, Problem, Read, between, read};
 use sea_orm::sea_query::Query;
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
@@ -22,7 +23,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::http::lists::{DateTime, Page, PageParams, id};
 use crate::http::openapi::UnreadableQuery;
-use crate::http::state::{AppShared, ListOf};
+use crate::http::state::{AppShared, ListOf, OneOf};
 
 /// Maximum wait of a request, seconds.
 pub const WAIT_SECS_MAX: u64 = 30;
@@ -117,6 +118,57 @@ pub async fn events(parts: ListOf) -> Result<Response, ApiError> {
     Ok(Answer::ok(&feed)?.into_response())
 }
 
+record! {
+    fn of(event: Model) -> Result<Self, ApiError> {}
+
+    /// An event.
+    #[derive(Debug)]
+    pub struct EventRecord {
+        #[schema(example = "evt_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+        id: String = event.id.clone(),
+        /// The same as `id`.
+        event_id: String = event.id,
+        #[schema(example = "payment.confirmed")]
+        event: String = event.name,
+        /// The id of the payment, transfer, payout or withdrawal.
+        payment_id: String = event.payment_id,
+        /// Sequence number of the event, without gaps per payment in the feed.
+        sequence: i64 = event.sequence,
+        /// The body, as it is signed and sent.
+        #[schema(value_type = Object)]
+        payload: Box<RawValue> = RawValue::from_string(event.payload)?,
+        created_at: DateTime = DateTime(event.created_at),
+        /// The same as `created_at`: events do not change.
+        updated_at: DateTime = DateTime(event.created_at),
+    }
+}
+
+/// Read an event
+///
+/// Returns the record itself.
+#[utoipa::path(
+    get, path = "/api/v1/events/{event_id}", tag = "Webhooks", operation_id = "getEvent",
+    params(("event_id" = String, Path, description = "The `webhook-id` of a delivery, or an `event_id` of the feed.")),
+    responses(
+        (status = 200, description = "The event.", body = EventRecord),
+        (status = 404, description = "`event_not_found`: it never existed, or was deleted because of its age.",
+            body = Problem),
+    ),
+)]
+pub async fn event(parts: OneOf<Read>) -> Result<Answer, ApiError> {
+    let (State(app), caller, Path(event_id)) = parts;
+    let missing = || ApiError::NotFound("event");
+    let event_id = event_id.parse::<EventId>().map_err(|_| missing())?;
+    let found = find(&app, caller.psp_id, event_id).await?;
+    Answer::ok(&EventRecord::of(found.ok_or_else(missing)?)?)
+}
+
+/// The PSP's event with this id.
+async fn find(app: &AppShared, psp_id: PspId, event_id: EventId) -> Result<Option<Model>, ApiError> {
+    let own = Entity::find().filter(Column::Id.eq(event_id.to_string())).filter(Column::PspId.eq(psp_id.to_string()));
+    Ok(own.one(app.database().reader()).await?)
+}
+
 /// Reads the parameter `payment_id`, and returns it as events store it.
 fn subject(text: &str) -> Result<String, Fault> {
     let of_transfer = || text.parse::<TransferId>().map(|id| id.to_string());
@@ -169,12 +221,7 @@ async fn position(
     after: EventId,
     floor: Option<&event_floors::Model>,
 ) -> Result<i64, ApiError> {
-    let found = Entity::find()
-        .filter(Column::Id.eq(after.to_string()))
-        .filter(Column::PspId.eq(psp_id.to_string()))
-        .one(app.database().reader())
-        .await?;
-    match (found, floor) {
+    match (find(app, psp_id, after).await?, floor) {
         // An undelivered event is kept even when later events were deleted.
         (Some(event), floor) => kept(event.position, floor),
         (None, Some(floor)) if is_the_last(after, floor) => Ok(floor.position),

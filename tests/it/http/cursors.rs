@@ -56,6 +56,8 @@ async fn every_list_has_cursors_that_neither_repeat_nor_skip() {
     assert_walk(&app, "/payments", "payments", cancel).await;
     assert_walk(&app, "/api/v1/events", "events", cancel).await;
     assert_walk(&app, "/api/v1/webhook/undelivered", "deliveries", cancel).await;
+    let refund_again = async || post(&refunds, refund.clone()).await;
+    assert_walk(&app, &format!("{}/webhooks", settled.path()), "deliveries", refund_again).await;
     assert_walk(&app, "/merchants", "merchants", sync).await;
     let another = async || drop(add(&app, &individual()).await);
     assert_walk(&app, "/api/v1/customers", "customers", another).await;
@@ -63,8 +65,7 @@ async fn every_list_has_cursors_that_neither_repeat_nor_skip() {
     assert_walk(&app, "/ledger/entries", "entries", async || post("/payouts", payout(&customer, "0.01")).await).await;
     assert_walk(&app, "/withdrawals", "withdrawals", async || post("/withdrawals", withdrawal("0.01")).await).await;
     assert_walk(&app, "/transfers", "transfers", async || post("/transfers", payout(&customer, "1")).await).await;
-    assert_walk(&app, &refunds, "refunds", async || post(&refunds, refund.clone()).await).await;
-    assert_walk(&app, &format!("{}/webhooks", settled.path()), "deliveries", async || {}).await;
+    assert_walk(&app, &refunds, "refunds", refund_again).await;
 
     let document = app.get("/openapi.json").await.json;
     let lists = lists(&document);

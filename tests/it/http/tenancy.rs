@@ -70,6 +70,7 @@ async fn objects_of_another_psp_are_not_found() {
         ("{payment_id}", payment.to_owned()),
         ("{merchant_id}", merchant.clone()),
         ("{delivery_id}", delivery.to_owned()),
+        ("{event_id}", log["deliveries"][0]["event_id"].as_str().unwrap().to_owned()),
         ("{customer_id}", customer.clone()),
         ("{kind}", "proof_of_residential_address".to_owned()),
         ("{payout_id}", ordered("/payouts", "id", to_customer.clone()).await),

@@ -133,6 +133,12 @@ async fn undelivered_events_are_listed_redelivered_and_in_the_feed() {
     assert_eq!(column(events, "sequence"), [1, 2, 3, 4]);
     assert_eq!(*events, json!(column(&log["deliveries"], "payload")), "the feed contains what was sent");
     let first = events[0]["event_id"].as_str().unwrap();
+    let one = app.get(&format!("/api/v1/events/{first}")).await.ok(200);
+    assert_has(&one, json!({ "id": first, "event_id": first, "event": events[0]["event"], "payload": events[0] }));
+    assert_eq!(one["created_at"], one["updated_at"]);
+    for unknown in ["evt_01J9Z3K4M5N6P7Q8R9S0T1V2W3", "x"] {
+        app.get(&format!("/api/v1/events/{unknown}")).await.assert_problem(404, "event_not_found");
+    }
     let rest = app.get(&format!("/api/v1/events?limit=2&after={first}")).await;
     assert_has(&rest, json!({ "events/1": events[2], "has_more": true }));
     let end = feed["next_after"].as_str().unwrap();

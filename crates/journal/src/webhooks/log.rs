@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use payferry_domain::payment::{EventName, EventPattern};
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::{Database, deliveries, delivery_attempts, events, query_all};
-use sea_orm::sea_query::{Expr, ExprTrait as _};
+use sea_orm::sea_query::{Expr, ExprTrait as _, SimpleExpr};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QueryResult,
-    QuerySelect, Select,
+    QuerySelect,
 };
 
 use crate::writer::DELIVERY_RETRIES_MAX;
@@ -34,60 +34,62 @@ pub struct LogEntry {
     pub attempts: Vec<delivery_attempts::Model>,
 }
 
-/// Returns the deliveries of a payment (or of another subject of events) by sequence.
-pub async fn deliveries_of(database: &Database, psp: PspId, payment_id: &str) -> Result<Vec<LogEntry>, DbErr> {
-    let first = Slice { after: None, limit: ENTRIES_MAX, offset: 0 };
-    read(database, of_payment(psp, payment_id), deliveries::Column::Sequence, first).await
-}
-
-/// Returns a part of these deliveries, and their total number. Their key is the sequence.
-pub async fn page_of(
-    database: &Database,
-    psp: PspId,
-    payment_id: &str,
-    slice: Slice,
-) -> Result<(u64, Vec<LogEntry>), DbErr> {
-    let wanted = of_payment(psp, payment_id);
-    let total = wanted.clone().count(database.reader()).await?;
-    Ok((total, read(database, wanted, deliveries::Column::Sequence, slice).await?))
-}
-
-fn of_payment(psp: PspId, payment_id: &str) -> Select<deliveries::Entity> {
-    deliveries::Entity::find()
-        .filter(deliveries::Column::PaymentId.eq(payment_id))
-        .filter(deliveries::Column::PspId.eq(psp.to_string()))
-}
-
 /// Part of a list.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Slice {
     /// Key of the entry after which it begins.
-    pub after: Option<i64>,
+    pub after: Option<EntryKey>,
     /// Maximum number of entries.
     pub limit: u64,
     /// Entries to skip.
     pub offset: u64,
 }
 
-/// Returns the deliveries that are not delivered, oldest first, and their total number. Their key is the position.
-pub async fn undelivered(database: &Database, psp: PspId, slice: Slice) -> Result<(u64, Vec<LogEntry>), DbErr> {
-    let waiting = deliveries::Entity::find()
-        .filter(deliveries::Column::PspId.eq(psp.to_string()))
-        .filter(deliveries::Column::Status.is_in(["queued", "failed", "exhausted"]));
-    let total = waiting.clone().count(database.reader()).await?;
-    Ok((total, read(database, waiting, deliveries::Column::Position, slice).await?))
+impl Slice {
+    /// The whole list of one payment.
+    pub const ALL_OF_A_PAYMENT: Self = Self { after: None, limit: ENTRIES_MAX, offset: 0 };
 }
 
-/// Reads a part of the deliveries in the order of their key.
-async fn read(
+/// Key of an entry in a list: the position of the event in the feed, and the id of the delivery.
+pub type EntryKey = (i64, String);
+
+impl LogEntry {
+    /// Its key.
+    pub fn key(&self) -> EntryKey {
+        (self.delivery.position, self.delivery.id.clone())
+    }
+}
+
+/// Returns the deliveries of a payment (or of another subject of events) in the order of the events, and their total
+/// number.
+pub async fn deliveries_of(
     database: &Database,
-    wanted: Select<deliveries::Entity>,
-    key: deliveries::Column,
+    psp: PspId,
+    payment_id: &str,
     slice: Slice,
-) -> Result<Vec<LogEntry>, DbErr> {
-    let after = slice.after.map(|after| key.gt(after));
-    let part = wanted.filter(Condition::all().add_option(after)).order_by_asc(key);
-    complete(database, part.limit(slice.limit).offset(slice.offset).all(database.reader()).await?).await
+) -> Result<(u64, Vec<LogEntry>), DbErr> {
+    list(database, psp, deliveries::Column::PaymentId.eq(payment_id), slice).await
+}
+
+/// Returns the deliveries that are not delivered, oldest first, and their total number.
+pub async fn undelivered(database: &Database, psp: PspId, slice: Slice) -> Result<(u64, Vec<LogEntry>), DbErr> {
+    list(database, psp, deliveries::Column::Status.is_in(["queued", "failed", "exhausted"]), slice).await
+}
+
+async fn list(
+    database: &Database,
+    psp: PspId,
+    which: SimpleExpr,
+    Slice { after, limit, offset }: Slice,
+) -> Result<(u64, Vec<LogEntry>), DbErr> {
+    let (position, id) = (deliveries::Column::Position, deliveries::Column::Id);
+    let wanted = deliveries::Entity::find().filter(deliveries::Column::PspId.eq(psp.to_string())).filter(which);
+    let total = wanted.clone().count(database.reader()).await?;
+    let columns = Expr::tuple([Expr::col(position), Expr::col(id)]);
+    let after = after.map(|(at, id)| columns.gt(Expr::tuple([Expr::value(at), Expr::value(id)])));
+    let page = wanted.filter(Condition::all().add_option(after)).order_by_asc(position).order_by_asc(id);
+    let rows = page.limit(limit).offset(offset).all(database.reader()).await?;
+    Ok((total, complete(database, rows).await?))
 }
 
 /// Returns one delivery.
@@ -200,11 +202,7 @@ pub async fn redeliver_all(
     Ok(count)
 }
 
-async fn queue_again(
-    connection: &impl ConnectionTrait,
-    which: sea_orm::sea_query::SimpleExpr,
-    now: Timestamp,
-) -> Result<u64, DbErr> {
+async fn queue_again(connection: &impl ConnectionTrait, which: SimpleExpr, now: Timestamp) -> Result<u64, DbErr> {
     let updated = deliveries::Entity::update_many()
         .col_expr(deliveries::Column::Status, Expr::value("queued"))
         .col_expr(deliveries::Column::RetriesLeft, Expr::value(DELIVERY_RETRIES_MAX))

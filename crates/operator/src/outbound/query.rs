@@ -76,7 +76,7 @@ pub(crate) async fn outbound(system: &System, id: OutboundId) -> Result<Option<O
         may: may(&outbound, now),
         can: possible(&outbound, now),
         operations: operations_of(system, &text).await?,
-        deliveries: log::deliveries_of(database, outbound.order.psp_id, &text).await?,
+        deliveries: log::deliveries_of(database, outbound.order.psp_id, &text, log::Slice::ALL_OF_A_PAYMENT).await?.1,
         history: audit::of_subject(database.reader(), text).await?,
         outbound,
     }))

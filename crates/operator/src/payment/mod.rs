@@ -98,7 +98,7 @@ pub async fn payment(system: &System, id: PaymentId) -> Result<Option<PaymentFac
         actor,
         transitions: transitions(system, &text).await?,
         row_revisions: row_revisions(system, &payment).await?,
-        deliveries: log::deliveries_of(database, psp_id, &public_id).await?,
+        deliveries: log::deliveries_of(database, psp_id, &public_id, log::Slice::ALL_OF_A_PAYMENT).await?.1,
         operations: operations_of(system, &text).await?,
         incidents: incidents_of(system, ActorKind::Payment, &text),
         payment,

@@ -81,7 +81,8 @@ async fn lists_only_the_latest_of_many_attempts() {
         ..Default::default()
     };
     row.update(env.database.writer()).await.unwrap();
-    let entry = log::deliveries_of(&env.database, psp, "pay_1").await.unwrap().remove(0);
+    let entry =
+        log::deliveries_of(&env.database, psp, "pay_1", log::Slice::ALL_OF_A_PAYMENT).await.unwrap().1.remove(0);
     assert_eq!(i64::try_from(entry.attempts.len()).unwrap(), ATTEMPTS_LISTED_MAX);
     assert_eq!((entry.attempts[0].number, entry.attempts.last().unwrap().number), (8, made));
 }
