@@ -1,5 +1,7 @@
 //! The OpenAPI 3.1 document, collected from the handlers.
 
+use std::collections::BTreeSet;
+
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -10,7 +12,7 @@ use payferry_httpkit::idempotency::KEY_CHARS_MAX;
 use payferry_httpkit::{Problem, QueryNames};
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, PathItem};
-use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::schema::{AllOfBuilder, ObjectBuilder, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
     Components, ContentBuilder, OpenApi as Document, Ref, RefOr, Required, Response as DocumentResponse, ServerBuilder,
@@ -87,22 +89,81 @@ pub(super) fn complete(mut document: Document, public_url: &str) -> Document {
         }
         for operation in operations(item) {
             add_problem(operation, "400", UNREADABLE_QUERY);
-            problems_only(operation);
+            problems_only(operation, path);
             rate_limit_headers(operation);
         }
     }
     document
 }
 
-/// Gives the errors that the handlers describe the media type of problem documents.
-fn problems_only(operation: &mut Operation) {
+/// Gives every error the media type of problem documents and its codes.
+fn problems_only(operation: &mut Operation, path: &str) {
+    let has_body = operation.request_body.is_some();
     let errors = operation.responses.responses.iter_mut().filter(|(status, _)| status.starts_with(['4', '5']));
-    for (_, response) in errors {
+    for (status, response) in errors {
         let RefOr::T(response) = response else { continue };
-        if let Some(content) = response.content.shift_remove("application/json") {
-            response.content.insert(PROBLEM_TYPE.to_owned(), content);
+        let mut codes = described_codes(&response.description);
+        codes.extend(common_codes(status, has_body).iter().map(|code| (*code).to_owned()));
+        if status == "404" {
+            codes.extend(codes_of_parameters(path));
         }
+        let code = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(codes));
+        let codes = ObjectBuilder::new().schema_type(Type::Object).property("code", code);
+        let problem = AllOfBuilder::new().item(Ref::from_schema_name("Problem")).item(codes);
+        response.content.clear();
+        response.content.insert(PROBLEM_TYPE.to_owned(), RefOr::T(ContentBuilder::new().schema(Some(problem)).build()));
     }
+}
+
+/// The codes in the description of an error: every word in backticks that has an underscore.
+fn described_codes(description: &str) -> BTreeSet<String> {
+    let quoted = description.split('`').skip(1).step_by(2);
+    let is_code =
+        |word: &&str| word.contains('_') && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    quoted.filter(is_code).map(str::to_owned).collect()
+}
+
+/// The codes that an error with this status may have in every operation.
+fn common_codes(status: &str, has_body: bool) -> &'static [&'static str] {
+    match (status, has_body) {
+        ("400", true) => &["malformed_json", "malformed_multipart", "invalid_header", "invalid_parameters"],
+        ("400", false) => &["invalid_header", "invalid_parameters", "malformed_json"],
+        ("401", _) => &[
+            "api_key_missing",
+            "api_key_malformed",
+            "api_key_wrong_environment",
+            "api_key_unknown",
+            "api_key_revoked",
+            "api_key_expired",
+        ],
+        ("403", _) => &["missing_scope"],
+        ("408", _) => &["body_timeout"],
+        ("409", _) => &["concurrent_change", "idempotency_request_running"],
+        ("413", _) => &["body_too_large"],
+        ("415", _) => &["unsupported_media_type"],
+        ("422", _) => &["validation_failed", "idempotency_key_reused"],
+        ("429", _) => &["rate_limited"],
+        ("500", _) => &["internal_error"],
+        ("503", _) => &[
+            "timed_out",
+            "overloaded",
+            "database_unavailable",
+            "chain_unavailable",
+            "documents_unavailable",
+            "payment_quarantined",
+            "sending_quarantined",
+        ],
+        _ => &[],
+    }
+}
+
+/// The codes of objects that the path names and that do not exist: `payment_not_found` for `{payment_id}`.
+fn codes_of_parameters(path: &str) -> impl Iterator<Item = String> {
+    let names = path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
+    names.map(|name| match name.strip_suffix("_id") {
+        Some(object) => format!("{object}_not_found"),
+        None => "document_not_found".to_owned(),
+    })
 }
 
 /// The query parameters of each operation.
@@ -129,7 +190,7 @@ fn common_responses(operation: &mut Operation) {
         ("401", "No valid API key."),
         ("403", "The key lacks the scope."),
         ("429", "Too many requests; `Retry-After` says when to try again."),
-        ("500", "The service failed; the `request_id` identifies the error in its logs."),
+        ("500", "The service failed; the request id identifies the error in its logs."),
         (
             "503",
             "The database or a chain is unavailable; or `timed_out`: the request may have been carried out, so check \
