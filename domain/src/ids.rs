@@ -38,6 +38,12 @@ fn parse_ulid(text: &str, prefix: &'static str) -> Result<u128, IdError> {
     if *ulid.array_to_str(&mut buffer) == *rest { Ok(ulid.0) } else { Err(IdError::NotAUlid { prefix }) }
 }
 
+/// An identifier.
+pub trait Id: FromStr<Err = IdError> {
+    /// Prefix of this kind, with its underscore.
+    const PREFIX: &'static str;
+}
+
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident = $prefix:literal;)*) => {$(
         $(#[$doc])*
@@ -69,6 +75,10 @@ macro_rules! ids {
             pub const fn to_bytes(self) -> [u8; 16] {
                 self.0.to_be_bytes()
             }
+        }
+
+        impl Id for $name {
+            const PREFIX: &'static str = $prefix;
         }
 
         impl fmt::Display for $name {

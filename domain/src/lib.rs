@@ -16,7 +16,7 @@ pub mod ids;
 pub mod invariants;
 pub mod ledger;
 pub mod money;
-mod named;
+pub mod named;
 pub mod outbound;
 pub mod payment;
 pub mod time;

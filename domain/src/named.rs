@@ -1,6 +1,17 @@
 //! Macros for enums of the interface, whose variants have one name in responses, webhooks, and the database, and for sets of
 //! them.
 
+use std::str::FromStr;
+
+/// An enum with one name per variant.
+pub trait Named: Copy + FromStr + 'static {
+    /// Every variant, in the order of declaration.
+    const ALL: &'static [Self];
+
+    /// Name in responses, webhooks, metrics, and the database.
+    fn name(self) -> &'static str;
+}
+
 /// Defines an enum with one name per variant, used by `as_str`, `Display`, `FromStr` and serde. The text after the name of
 /// the enum completes the error of an unknown name.
 #[macro_export]
@@ -19,6 +30,14 @@ macro_rules! named {
             /// Name in responses, webhooks, metrics, and the database.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
+            }
+        }
+
+        impl $crate::named::Named for $name {
+            const ALL: &'static [Self] = &Self::ALL;
+
+            fn name(self) -> &'static str {
+                self.as_str()
             }
         }
 

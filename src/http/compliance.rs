@@ -15,8 +15,10 @@ use payferry_actors::compliance::identity::{CallbackError, CallbackFailure, link
 use payferry_domain::customer::Command;
 use payferry_domain::{CheckId, CustomerId};
 use payferry_entities::checks;
+use payferry_httpkit::extract::Field as _;
 use payferry_httpkit::extract::read_body;
-use payferry_httpkit::{Answer, ApiError, Away, Customers, FieldError, Path, Problem, Submission, read};
+use payferry_httpkit::extract::rule::required;
+use payferry_httpkit::{Answer, ApiError, Away, Customers, FieldError, Path, Problem, Submission, request, rule};
 use payferry_journal::audit::Actor;
 use payferry_journal::customers::{CustomerChangeError, OPEN, Opened, QUEUED};
 use sea_orm::EntityTrait;
@@ -33,13 +35,12 @@ const LINK_PATIENCE: Duration = Duration::from_secs(4);
 const LOOK_PAUSE_MIN: Duration = Duration::from_millis(20);
 const LOOK_PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// The customer to verify.
-#[derive(ToSchema)]
-#[allow(dead_code, reason = "describes the body, which is read field by field")]
-pub struct ComplianceRequest {
-    /// The customer.
-    #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
-    customer_id: String,
+request! {
+    /// The customer to verify.
+    pub struct ComplianceRequest {
+        /// The customer.
+        customer_id: CustomerId = required(rule::id()).example("cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3"),
+    }
 }
 
 /// A verification in progress.
@@ -68,7 +69,7 @@ pub struct ComplianceAnswer {
     request_body = ComplianceRequest,
     responses(
         (status = 202, description = "The verification.", body = ComplianceAnswer),
-        (status = 404, description = "There is no such customer.", body = Problem),
+        (status = 404, description = "`customer_not_found`.", body = Problem),
         (
             status = 409, body = Problem,
             description = "`tos_not_accepted`, `documents_missing` (each named in `errors`), `customer_inactive`, \
@@ -78,7 +79,7 @@ pub struct ComplianceAnswer {
     ),
 )]
 pub async fn request(State(app): State<AppState>, request: Submission<Customers>) -> Result<Response, ApiError> {
-    let customer_id: CustomerId = request.read(|body| body.required("customer_id", read::id))?;
+    let ComplianceRequest { customer_id } = request.parse()?;
     let opened = Opened::find(app.database(), customer_id, Some(request.psp_id)).await;
     let mut opened = opened.map_err(|error| match error {
         CustomerChangeError::NotFound => unknown_customer(),

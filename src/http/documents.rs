@@ -17,9 +17,9 @@ use payferry_domain::customer::{Command, CustomerKind, DocumentKind, Rejection};
 use payferry_domain::{CustomerId, DocumentId, KeyId, PspId, Timestamp};
 use payferry_entities::customers::Model;
 use payferry_entities::{Transaction, customer_documents};
-use payferry_httpkit::extract::RequestRefusal;
+use payferry_httpkit::extract::{RequestRefusal, closed};
 use payferry_httpkit::idempotency::Idempotency;
-use payferry_httpkit::{Answer, ApiError, Caller, Customers, FieldError, Path, Problem};
+use payferry_httpkit::{Answer, ApiError, Caller, Customers, FieldError, Path, Problem, rule};
 use payferry_journal::audit::Actor;
 use payferry_journal::customers::Opened;
 use payferry_operator::customers::documents::{Reading, unavailable};
@@ -27,7 +27,9 @@ use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use utoipa::ToSchema;
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 use super::customers::{self, CustomerRecord};
 use super::state::{AppState, OneOf};
@@ -35,25 +37,34 @@ use super::state::{AppState, OneOf};
 /// The field that names the customer.
 const CUSTOMER_ID: &str = "customer_id";
 
-/// Documents of a customer: the customer, and at least one document.
-#[derive(ToSchema)]
-pub struct UploadRequest {
-    /// The customer.
-    #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
-    pub customer_id: String,
-    /// PDF, PNG or JPEG, at most 5 MiB.
-    #[schema(format = Binary, content_media_type = "application/octet-stream")]
-    pub proof_of_residential_address: Option<Vec<u8>>,
-    /// Businesses only.
-    #[schema(format = Binary, content_media_type = "application/octet-stream")]
-    pub incorporation_certificate: Option<Vec<u8>>,
-    /// Businesses only.
-    #[schema(format = Binary, content_media_type = "application/octet-stream")]
-    pub proof_of_business_address: Option<Vec<u8>>,
-    /// An id card, passport or licence; usually the identity provider collects it itself.
-    #[schema(format = Binary, content_media_type = "application/octet-stream")]
-    pub verification_document: Option<Vec<u8>>,
+/// Documents of a customer: the customer, and at least one document. The handler reads the same names.
+pub struct UploadRequest;
+
+impl PartialSchema for UploadRequest {
+    fn schema() -> RefOr<Schema> {
+        let id = (rule::id::<CustomerId>().schema)().description(Some("The customer."));
+        let form = ObjectBuilder::new().schema_type(Type::Object).property(CUSTOMER_ID, id).required(CUSTOMER_ID);
+        let document = |kind: &DocumentKind| {
+            let (individuals, businesses) =
+                (CustomerKind::Individual.takes(*kind), CustomerKind::Business.takes(*kind));
+            let of = match (individuals, businesses) {
+                (true, false) => " Individuals only.",
+                (false, true) => " Businesses only.",
+                _ => "",
+            };
+            let about = format!("PDF, PNG or JPEG, at most {} MiB.{of}", DOCUMENT_BYTES_MAX / (1024 * 1024));
+            ObjectBuilder::new()
+                .schema_type(Type::String)
+                .content_media_type("application/octet-stream")
+                .format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)))
+                .description(Some(about))
+        };
+        let form = DocumentKind::ALL.iter().fold(form, |form, kind| form.property(kind.as_str(), document(kind)));
+        closed(form).min_properties(Some(2)).build().into()
+    }
 }
+
+impl ToSchema for UploadRequest {}
 
 /// The customer with its documents.
 #[derive(Serialize, ToSchema)]
@@ -78,7 +89,7 @@ struct Upload {
     request_body(content = UploadRequest, content_type = "multipart/form-data"),
     responses(
         (status = 200, description = "Stored.", body = UploadAnswer),
-        (status = 404, description = "There is no such customer.", body = Problem),
+        (status = 404, description = "`customer_not_found`.", body = Problem),
         (status = 409, description = "`customer_inactive`, `document_quota_exceeded`.", body = Problem),
         (status = 413, description = "`document_too_large`: every such field is named.", body = Problem),
         (status = 415, description = "The body is not multipart/form-data.", body = Problem),

@@ -4,11 +4,9 @@
 //! A cursor holds the key of the last row of a page in the order of its list. The next page begins after that key, so rows
 //! that are inserted meanwhile neither repeat nor hide older ones.
 
-use std::str::FromStr;
-
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use payferry_domain::ids::IdError;
+use payferry_domain::ids::Id;
 use payferry_domain::{Chain, Timestamp, Token};
 use payferry_entities::Database;
 use payferry_httpkit::{ApiError, Fault, QueryFields, read};
@@ -105,7 +103,7 @@ fn opened<K: DeserializeOwned>(list: &str, cursor: &str) -> Result<K, Fault> {
 }
 
 /// Reads the id of a filter and returns it as columns store it.
-pub(super) fn id<T: FromStr<Err = IdError> + ToString>(text: &str) -> Result<String, Fault> {
+pub(super) fn id<T: Id + ToString>(text: &str) -> Result<String, Fault> {
     read::id::<T>(&text.into()).map(|id| id.to_string())
 }
 
@@ -116,12 +114,12 @@ pub(super) fn text(text: &str) -> Result<String, Fault> {
 
 /// Reads the chain of a filter.
 pub(super) fn chain(text: &str) -> Result<Chain, Fault> {
-    read::name(&text.into(), "base, polygon, arbitrum")
+    read::name(&text.into())
 }
 
 /// Reads the token of a filter.
 pub(super) fn token(text: &str) -> Result<Token, Fault> {
-    read::name(&text.into(), "USDC, USDT")
+    read::name(&text.into())
 }
 
 /// Reads the time of a filter.

@@ -8,7 +8,11 @@ use axum::response::Response;
 use payferry_domain::{MerchantId, PspId, Timestamp};
 use payferry_entities::Transaction;
 use payferry_entities::merchants::{Column, Entity};
-use payferry_httpkit::{Answer, ApiError, Fault, FieldError, Fields, Path, Payments, Problem, Read, Submission, read};
+use payferry_httpkit::extract::rule::required;
+use payferry_httpkit::extract::{Field as _, RequestBody as _};
+use payferry_httpkit::{
+    Answer, ApiError, Fault, FieldError, Fields, Path, Payments, Problem, Read, Rule, Submission, read, request, rule,
+};
 use sea_orm::sea_query::SimpleExpr;
 use sea_orm::{
     ColumnTrait, Condition, DbBackend, DbErr, DerivePartialModel, EntityTrait, FromQueryResult, QueryFilter,
@@ -28,29 +32,39 @@ pub const MERCHANTS_MAX: usize = 1_000;
 /// Maximum size of the body in bytes.
 pub const BODY_BYTES_MAX: usize = 5 * 1024 * 1024;
 
-/// Merchants to create or update.
-#[derive(ToSchema)]
-pub struct SyncRequest {
-    /// 1 to 1,000 merchants.
-    pub merchants: Vec<SyncItem>,
+request! {
+    /// Merchants to create or update.
+    pub struct SyncRequest {
+        /// 1 to 1,000 merchants.
+        merchants: Vec<SyncItem> = rule::list::<_, MERCHANTS_MAX>(),
+    }
 }
 
-/// One merchant to create or update.
-#[derive(Serialize, ToSchema)]
-pub struct SyncItem {
-    /// The PSP's own reference: a new one creates a merchant, a known one updates it. It is stored without spaces around it
-    /// and in Unicode's normal form C, unless a merchant with the submitted spelling exists.
-    #[schema(max_length = 255, example = "shop-17")]
-    pub external_id: String,
-    /// Business name.
-    #[schema(max_length = 255, example = "Harbour Books")]
-    pub name: String,
-    /// Contact.
-    #[schema(format = "email", max_length = 254, example = "books@harbour.example")]
-    pub email: String,
-    /// Legal or tax registration; cannot change once submitted.
-    #[schema(max_length = 255, example = "DE123456789")]
-    pub business_id: String,
+request! {
+    /// One merchant to create or update.
+    pub struct SyncItem {
+        /// The PSP's own reference: a new one creates a merchant, a known one updates it. It is stored without spaces around
+        /// it and in Unicode's normal form C, unless a merchant with the submitted spelling exists.
+        external_id: ExternalId = required(EXTERNAL_ID).example("shop-17"),
+        /// Business name.
+        name: String = required(rule::text()).example("Harbour Books"),
+        /// Contact.
+        email: String = required(rule::email()).example("books@harbour.example"),
+        /// Legal or tax registration; cannot change once submitted.
+        business_id: String = required(rule::text()).example("DE123456789"),
+    }
+}
+
+/// The rule of an `external_id`.
+const EXTERNAL_ID: Rule<ExternalId> = Rule { read: ExternalId::read, schema: || (rule::text().schema)() };
+
+/// A merchant as stored.
+#[derive(Serialize)]
+struct MerchantRow {
+    external_id: String,
+    name: String,
+    email: String,
+    business_id: String,
 }
 
 /// Result of a sync.
@@ -90,9 +104,13 @@ pub async fn sync(
     State(app): State<AppState>,
     request: Submission<Payments, BODY_BYTES_MAX>,
 ) -> Result<Response, ApiError> {
-    let items = request.read(read_items)?;
+    let items = request.read(|body| {
+        let items = SyncRequest::read(body);
+        refuse_duplicates(body);
+        items
+    })?;
     let transaction = app.database().begin().await?;
-    let items = resolve_spellings(&transaction, request.psp_id, items).await?;
+    let items = resolve_spellings(&transaction, request.psp_id, items.merchants).await?;
     let ids = upsert(&transaction, request.psp_id, &items, app.clock().now()).await?;
     let immutable = items.iter().enumerate().filter(|(_, item)| !ids.contains_key(&item.external_id));
     let changed = |field| FieldError::new(field, "business_id_immutable", "cannot change once submitted");
@@ -131,17 +149,18 @@ impl ExternalId {
     }
 }
 
-/// A merchant of a request, with the spellings of its `external_id`.
-type SubmittedItem = (ExternalId, SyncItem);
-
 /// Gives each item the `external_id` that is stored for it: the submitted spelling if a merchant has it, because earlier
 /// versions stored any, else the normal one.
 async fn resolve_spellings(
     transaction: &Transaction,
     psp_id: PspId,
-    items: Vec<SubmittedItem>,
-) -> Result<Vec<SyncItem>, DbErr> {
-    let unusual = items.iter().map(|(id, _)| id).filter(|id| id.submitted != id.normal).map(|id| id.submitted.as_str());
+    items: Vec<SyncItem>,
+) -> Result<Vec<MerchantRow>, DbErr> {
+    let unusual = items
+        .iter()
+        .map(|item| &item.external_id)
+        .filter(|id| id.submitted != id.normal)
+        .map(|id| id.submitted.as_str());
     let unusual: Vec<&str> = unusual.collect();
     let stored: HashSet<String> = if unusual.is_empty() {
         HashSet::new()
@@ -150,26 +169,23 @@ async fn resolve_spellings(
         let rows: Vec<String> = ours.filter(Column::ExternalId.is_in(unusual)).into_tuple().all(transaction).await?;
         rows.into_iter().collect()
     };
-    let resolved = items.into_iter().map(|(id, item)| {
+    let resolved = items.into_iter().map(|SyncItem { external_id: id, name, email, business_id }| {
         let external_id = if stored.contains(&id.submitted) { id.submitted } else { id.normal };
-        SyncItem { external_id, ..item }
+        MerchantRow { external_id, name, email, business_id }
     });
     Ok(resolved.collect())
 }
 
-fn read_items(body: &Fields<'_>) -> Option<Vec<SubmittedItem>> {
+/// Refuses a merchant that occurs twice.
+fn refuse_duplicates(body: &Fields<'_>) {
     let mut seen = HashSet::new();
-    body.objects("merchants", MERCHANTS_MAX, |item| {
-        let external_id = item.required("external_id", ExternalId::read);
-        let name = item.required("name", read::text);
-        let email = item.required("email", read::email);
-        let business_id = item.required("business_id", read::text);
-        if external_id.as_ref().is_some_and(|id| !seen.insert(id.normal.clone())) {
-            item.fault("external_id", Fault::new("duplicate", "occurs twice in this batch"));
+    for (index, item) in body.items("merchants").iter().enumerate() {
+        let id = item.get("external_id").and_then(|id| ExternalId::read(id).ok());
+        if id.is_some_and(|id| !seen.insert(id.normal)) {
+            let name = format!("merchants[{index}].external_id");
+            body.fault(&name, Fault::new("duplicate", "occurs twice in this batch"));
         }
-        let item = SyncItem { external_id: String::new(), name: name?, email: email?, business_id: business_id? };
-        Some((external_id?, item))
-    })
+    }
 }
 
 /// Writes the merchants. Returns the id of each by its `external_id`, and true if it is new. A merchant is missing from
@@ -179,14 +195,14 @@ fn read_items(body: &Fields<'_>) -> Option<Vec<SubmittedItem>> {
 async fn upsert(
     transaction: &Transaction,
     psp_id: PspId,
-    items: &[SyncItem],
+    items: &[MerchantRow],
     now: Timestamp,
 ) -> Result<BTreeMap<String, (String, bool)>, DbErr> {
     #[derive(Serialize)]
     struct Row<'a> {
         id: String,
         #[serde(flatten)]
-        item: &'a SyncItem,
+        item: &'a MerchantRow,
     }
     #[derive(FromQueryResult)]
     struct Written {

@@ -10,11 +10,12 @@ use payferry_accounts::tenants::{self, PspRecord};
 use payferry_domain::Chain;
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_evm::ChainSpec;
-use payferry_httpkit::{Answer, ApiError, Caller, Fault, Fields, Full, Problem, Read, Submission};
+use payferry_httpkit::extract::RequestBody as _;
+use payferry_httpkit::{Answer, ApiError, Caller, Fault, Full, Problem, Read, Submission, request};
 use payferry_journal::audit::Actor;
 use payferry_journal::psps::wallets::Wallets;
 use payferry_journal::psps::{Ceilings, EventFamilies, PspPolicies};
-use payferry_operator::psps::policies::{self as fields, Tier, TiersRequest};
+use payferry_operator::psps::policies::{self as fields, PolicyFields, Tier};
 use payferry_operator::psps::withdrawal::{self, WalletRecord};
 use payferry_operator::tenant_failure;
 use serde::Serialize;
@@ -147,35 +148,11 @@ const READ_ONLY: [&str; 7] = [
     "withdrawal_wallet",
 ];
 
-/// Settings to change; the others stay. No other field is accepted.
-#[derive(ToSchema)]
-#[allow(dead_code, reason = "it describes the body; `fields` reads it")]
-pub struct SettingsRequest {
-    /// Accepted underpayment, as an amount.
-    #[schema(example = "0.05")]
-    tolerance: Option<String>,
-    /// Accepted underpayment, in basis points of the due amount; the greater of the two applies.
-    #[schema(minimum = 0, maximum = 10_000)]
-    tolerance_bps: Option<u16>,
-    /// `hold`: the payment is mismatched and you decide. `accept`: everything is settled. `refund_excess`: the due
-    /// amount is settled and the excess is refunded to the sender, if `refund_to_sender` is on and one plain account
-    /// sent everything. `accept` and `refund_excess` notify `payment.mismatched`, then `payment.confirmed`.
-    #[schema(example = "accept")]
-    overpayment: Option<String>,
-    /// True if refunds without an address may go to the sender.
-    refund_to_sender: Option<bool>,
-    /// True if every payment must name its customer.
-    require_customer: Option<bool>,
-    /// Transfers below this are ignored; at most 1.
-    #[schema(example = "0.001")]
-    dust_floor: Option<String>,
-    /// `both`, `payment` or `payin`. An event that only one of the families has is always sent.
-    #[schema(example = "payment")]
-    event_families: Option<String>,
-    /// Required finality, by chain: one to three bands of ascending amounts, nowhere weaker than the chain's `least`;
-    /// or `"default"`, the operator's bands.
-    #[schema(value_type = Option<Object>, example = json!({"base": [{"below": "500", "wait": 10}, {"wait": "finalized"}]}))]
-    finality: Option<BTreeMap<String, TiersRequest>>,
+request! {
+    /// Settings to change; the others stay. No other field is accepted.
+    pub struct SettingsRequest refusing(not_settable) {
+        ..policies: PolicyFields,
+    }
 }
 
 /// Change the settings
@@ -193,7 +170,7 @@ pub struct SettingsRequest {
 )]
 pub async fn change(State(app): State<AppState>, request: Submission<Full>) -> Result<Response, ApiError> {
     let change = request.read(|body| {
-        refuse_others(body);
+        body.only(&SettingsRequest::names(), not_settable);
         Some(fields::policies(body, app.system.chains()))
     })?;
     let transaction = app.database().begin().await?;
@@ -208,17 +185,11 @@ pub async fn change(State(app): State<AppState>, request: Submission<Full>) -> R
     Ok(answered)
 }
 
-/// Refuses other fields: silently ignoring one would mislead the caller.
-fn refuse_others(body: &Fields<'_>) {
-    for name in body.names().filter(|name| !fields::POLICIES.contains(name)) {
-        let fault = if READ_ONLY.contains(&name) {
-            Fault::new("read_only", "is set by the operator")
-        } else {
-            Fault::new(
-                "unknown_field",
-                format!("is not a known setting; known settings are {}", fields::POLICIES.join(", ")),
-            )
-        };
-        body.fault(name, fault);
+/// The fault of another field: silently ignoring one would mislead the caller.
+fn not_settable(name: &str) -> Fault {
+    if READ_ONLY.contains(&name) {
+        return Fault::new("read_only", "is set by the operator");
     }
+    let known = PolicyFields::names().join(", ");
+    Fault::new("unknown_field", format!("is not a known setting; known settings are {known}"))
 }

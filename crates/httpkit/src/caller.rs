@@ -17,7 +17,7 @@ use payferry_runtime::seal::Sealer;
 use serde_json::Value;
 
 use crate::error::ApiError;
-use crate::extract::{Fields, QueryNames, json};
+use crate::extract::{Fields, QueryNames, RequestBody, json};
 use crate::idempotency::{Idempotency, RunningKeys};
 use crate::limits::Limiters;
 
@@ -146,8 +146,13 @@ impl<S: Requires, const BYTES_MAX: usize> Submission<S, BYTES_MAX> {
         self.body.as_ref().map_err(ApiError::clone)
     }
 
-    /// Reads the fields of the body with `read`. Returns its value if there was no fault, else an error with every
-    /// fault.
+    /// The body as a declared object, or an error with every fault.
+    pub fn parse<T: RequestBody>(&self) -> Result<T, ApiError> {
+        self.read(T::read)
+    }
+
+    /// Reads the fields of the body with `read`, which can refuse more than a declared object does. Returns its value if
+    /// there was no fault, else an error with every fault.
     pub fn read<T>(&self, read: impl FnOnce(&Fields<'_>) -> Option<T>) -> Result<T, ApiError> {
         read_fields(self.json()?, read)
     }
@@ -184,6 +189,11 @@ impl JsonBody {
     /// The body as received.
     pub fn value(&self) -> &Value {
         &self.0
+    }
+
+    /// The body as a declared object, or an error with every fault.
+    pub fn parse<T: RequestBody>(&self) -> Result<T, ApiError> {
+        self.read(T::read)
     }
 
     /// Reads the fields with `read`. Returns its value if there was no fault, else an error with every fault.

@@ -23,7 +23,8 @@ pub use caller::{Caller, Customers, Full, HttpState, KeyHolder, Money, Payments,
 pub use edge::X_REQUEST_ID;
 pub use error::{ApiError, Away, FieldError, Problem};
 pub use extract::{
-    AnyQuery, Fault, Fields, JsonBody, PageQuery, Path, QueryFields, QueryNames, Submission, between, read,
+    AnyQuery, Fault, Fields, JsonBody, PageQuery, Path, QueryFields, QueryNames, RequestBody, Rule, Submission,
+    between, read, rule,
 };
 pub use idempotency::Answer;
 pub use limits::{Limits, REQUEST_TIMEOUT};

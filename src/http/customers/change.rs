@@ -5,25 +5,26 @@ use axum::extract::State;
 use axum::response::Response;
 use payferry_domain::CheckId;
 use payferry_domain::customer::{Command, Rejection};
-use payferry_httpkit::{Answer, ApiError, Customers, Fault, Fields, Path, Problem};
+use payferry_httpkit::extract::Field as _;
+use payferry_httpkit::extract::rule::required;
+use payferry_httpkit::{Answer, ApiError, Customers, Fault, Path, Problem, request};
 use payferry_journal::audit::Actor;
-use utoipa::ToSchema;
 
 use super::particulars::Particulars;
 use super::read::CustomerAnswer;
 use super::{CustomerRecord, open, own, values};
 use crate::http::state::{ChangeOf, OneOf};
 
-/// The only mutable field.
-const PHONE_NUMBER: &str = "phone_number";
+request! {
+    /// Changes of a customer. No other field is accepted.
+    pub struct UpdateRequest refusing(not_accepted) {
+        /// E.164.
+        phone_number: String = required(values::PHONE_NUMBER).example("+14155550123"),
+    }
+}
 
-/// Changes of a customer.
-#[derive(ToSchema)]
-#[allow(dead_code, reason = "it describes the body; `phone_number` reads it")]
-pub struct UpdateRequest {
-    /// E.164. No other field is accepted.
-    #[schema(example = "+14155550123")]
-    phone_number: String,
+fn not_accepted(_: &str) -> Fault {
+    Fault::new("not_accepted", "cannot be changed: only phone_number can")
 }
 
 /// Change a customer's phone number
@@ -44,7 +45,7 @@ pub async fn update(parts: ChangeOf<Customers>) -> Result<Response, ApiError> {
     let (State(app), Path(customer_id), request) = parts;
     // Check the owner first: other faults must not reveal anything about another PSP's customer.
     own(&app, request.psp_id, &customer_id).await?;
-    let phone_number = request.read(phone_number)?;
+    let UpdateRequest { phone_number } = request.parse()?;
     let mut opened = open(&app, request.psp_id, &customer_id).await?;
     let mut particulars = Particulars::open(app.sealer(), &opened.row.id, &opened.row.particulars)?;
     if !opened.customer().is_active {
@@ -65,13 +66,6 @@ pub async fn update(parts: ChangeOf<Customers>) -> Result<Response, ApiError> {
         app.system.compliance().nudge();
     }
     Ok(answered)
-}
-
-fn phone_number(body: &Fields<'_>) -> Option<String> {
-    for other in body.names().filter(|name| *name != PHONE_NUMBER) {
-        body.fault(other, Fault::new("not_accepted", "cannot be changed: only phone_number can"));
-    }
-    body.required(PHONE_NUMBER, values::phone_number)
 }
 
 /// Deactivate a customer

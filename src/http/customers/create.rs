@@ -3,19 +3,22 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use chrono::{DateTime, NaiveDate};
-use payferry_domain::customer::{CustomerKind, DocumentKind};
-use payferry_domain::{CustomerId, PspId, Timestamp};
+use chrono::NaiveDate;
+use payferry_domain::customer::CustomerKind;
+use payferry_domain::{CustomerId, PspId, Timestamp, named};
 use payferry_entities::customers::Model;
-use payferry_httpkit::{Answer, ApiError, Away, Customers, Fault, Fields, Problem, Submission, read};
+use payferry_httpkit::extract::rule::{blank, constant, optional, refused, required};
+use payferry_httpkit::extract::{Components, Field as _, RequestBody as _};
+use payferry_httpkit::{Answer, ApiError, Away, Customers, Fault, Fields, Problem, Submission, read, request, rule};
 use payferry_journal::JournalError;
 use payferry_journal::audit::Actor;
 use payferry_journal::customers::{self, NewCustomer};
 use serde::Serialize;
-use serde_json::Value;
-use utoipa::ToSchema;
+use utoipa::openapi::schema::{ArrayBuilder, OneOfBuilder};
+use utoipa::openapi::{Ref, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
-use super::particulars::{BeneficiaryOwner, BusinessParticulars, Particulars};
+use super::particulars::{BusinessParticulars, Particulars};
 use super::values::{self, Percentage, PostalAddress};
 use super::view::CustomerRecord;
 use crate::http::state::{AppShared, AppState};
@@ -25,18 +28,32 @@ pub const CUSTOMERS_MAX: usize = 100;
 /// Maximum size of the body in bytes: the maximum of businesses with all their owners.
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// One customer, or a list of 1 to 100: all are created, or none.
-#[derive(Serialize, ToSchema)]
-#[allow(dead_code, reason = "it describes the body; `read_customer` reads it")]
+/// One customer, or a list of 1 to 100: all are created, or none. It describes what `Submission::read_each` reads.
+pub struct CustomersRequest;
+
+impl PartialSchema for CustomersRequest {
+    fn schema() -> RefOr<Schema> {
+        let one = || Ref::from_schema_name(CustomerRequest::name());
+        let many = ArrayBuilder::new().items(one()).min_items(Some(1)).max_items(Some(CUSTOMERS_MAX));
+        RefOr::T(OneOfBuilder::new().item(one()).item(many.title(Some("Many customers"))).build().into())
+    }
+}
+
+impl ToSchema for CustomersRequest {
+    fn schemas(schemas: &mut Components) {
+        schemas.push((CustomerRequest::name().into_owned(), CustomerRequest::schema()));
+        <CustomerRequest as ToSchema>::schemas(schemas);
+    }
+}
+
+/// A customer to create: an individual or a business.
+#[derive(ToSchema)]
 #[serde(untagged)]
-#[schema(as = CustomersRequest)]
-pub enum CustomersRequest {
-    /// One customer.
-    #[schema(title = "One customer")]
-    One(Box<CustomerRequest>),
-    /// Many customers.
-    #[schema(title = "Many customers")]
-    Many(Vec<CustomerRequest>),
+pub enum CustomerRequest {
+    /// An individual.
+    Individual(Box<IndividualRequest>),
+    /// A business, with a person as its primary contact.
+    Business(Box<BusinessRequest>),
 }
 
 /// The created customers.
@@ -68,8 +85,7 @@ pub async fn create(
     request: Submission<Customers, BODY_BYTES_MAX>,
 ) -> Result<Response, ApiError> {
     let now = app.clock().now();
-    let today = DateTime::from(now).date_naive();
-    let creations = request.read_each(CUSTOMERS_MAX, |fields| read_customer(fields, today))?;
+    let creations = request.read_each(CUSTOMERS_MAX, read_customer)?;
     let mut rows = Vec::with_capacity(creations.len());
     let mut records = Vec::with_capacity(creations.len());
     for creation in creations {
@@ -112,11 +128,32 @@ pub(super) fn not_written(error: &JournalError) -> ApiError {
 fn made(
     app: &AppShared,
     psp_id: PspId,
-    creation: Creation,
+    customer: CustomerRequest,
     now: Timestamp,
 ) -> Result<(Model, CustomerRecord), ApiError> {
     let id = CustomerId::generate();
-    let Creation { kind, country, currency, email, particulars } = creation;
+    let (kind, person, document_type, business) = match customer {
+        CustomerRequest::Individual(request) => {
+            let IndividualRequest { person, document_type, .. } = *request;
+            (CustomerKind::Individual, person, document_type.map(IndividualDocument::as_str), None)
+        }
+        CustomerRequest::Business(request) => {
+            let BusinessRequest { person, business, document_type, .. } = *request;
+            (CustomerKind::Business, person, document_type.map(BusinessDocument::as_str), Some(business))
+        }
+    };
+    let PersonFields { country, currency, email, .. } = person;
+    let particulars = Particulars {
+        first_name: person.first_name,
+        last_name: person.last_name,
+        dob: person.dob,
+        phone_number: person.phone_number,
+        government_id_number: person.government_id_number,
+        tax_id: person.tax_id,
+        residential_address: person.residential_address,
+        document_type: document_type.map(str::to_owned),
+        business,
+    };
     let sealed = particulars.seal(app.sealer(), id)?;
     let row = NewCustomer { id, psp_id, kind, email, country, currency, particulars: sealed }.row(now);
     let record = CustomerRecord::of_new(&row, particulars)?;
@@ -127,214 +164,122 @@ fn message(count: usize) -> String {
     if count == 1 { "1 customer created".to_owned() } else { format!("{count} customers created") }
 }
 
-/// Maximum number of owners of one business.
-pub const BENEFICIARY_OWNERS_MAX: usize = 25;
-
-/// Fields that only a business has.
-const BUSINESS_FIELDS: [&str; 8] = [
-    "business_name",
-    "incorporation_certificate_number",
-    "business_tax_id",
-    "ownership_percentage",
-    "registered_business_address",
-    "website_url",
-    "business_registration_number",
-    "beneficiary_owners",
-];
-
-/// A validated customer to create; `particulars` has all other fields.
-struct Creation {
-    kind: CustomerKind,
-    country: String,
-    currency: String,
-    email: String,
-    particulars: Particulars,
-}
-
-/// A customer to create.
-#[derive(Serialize, ToSchema)]
-#[allow(dead_code, reason = "it describes the body; `read_customer` reads it, so that every fault is named")]
-pub struct CustomerRequest {
-    /// individual or business. Fields described as "Business" are required or optional for a business. For an
-    /// individual they are refused unless they are null, an empty string or an empty list.
-    #[schema(example = "individual")]
-    r#type: String,
-    /// ISO 3166-1 alpha-3.
-    #[schema(example = "USA")]
-    country: String,
-    /// ISO 4217.
-    #[schema(example = "USD")]
-    currency: String,
-    /// Email address of the individual or the business.
-    #[schema(format = "email", max_length = 254, example = "ada@example.com")]
-    email: String,
-    /// For a business, the primary contact's; the same applies to `last_name`, `dob`, `phone_number`,
-    /// `government_id_number`, `tax_id` and `residential_address`.
-    #[schema(max_length = 255, example = "Ada")]
-    first_name: String,
-    #[schema(max_length = 255, example = "Lovelace")]
-    last_name: String,
-    /// YYYY-MM-DD, in the past.
-    #[schema(format = "date", example = "1990-12-10")]
-    dob: String,
-    /// E.164. It may be added later, which requires a screening.
-    #[schema(example = "+14155550123")]
-    phone_number: Option<String>,
-    /// For compliance checks; encrypted at rest.
-    #[schema(max_length = 64, example = "P1234567")]
-    government_id_number: String,
-    #[schema(max_length = 64, example = "123-45-6789")]
-    tax_id: Option<String>,
-    residential_address: PostalAddress,
-    /// individual: id_card, passport or driver_license; business: incorporation_certificate.
-    #[schema(example = "passport")]
-    document_type: Option<String>,
-    /// Business: registered legal name. Required.
-    #[schema(max_length = 255, example = "Analytical Engines Inc.")]
-    business_name: Option<String>,
-    /// Business. Required.
-    #[schema(max_length = 64, example = "INC-1842")]
-    incorporation_certificate_number: Option<String>,
-    /// Business. Required.
-    #[schema(max_length = 64, example = "12-3456789")]
-    business_tax_id: Option<String>,
-    /// Business: the primary contact's share, a string from 0 to 100 with at most 4 decimals. Required.
-    #[schema(example = "60")]
-    ownership_percentage: Option<String>,
-    /// Business. Required.
-    registered_business_address: Option<PostalAddress>,
-    /// Business.
-    #[schema(format = "uri", max_length = 2_048, example = "https://engines.example")]
-    website_url: Option<String>,
-    /// Business, if different from `incorporation_certificate_number`.
-    #[schema(max_length = 64, example = "REG-7")]
-    business_registration_number: Option<String>,
-    /// Business: its other owners; all shares add up to at most 100.
-    #[schema(max_items = 25)]
-    beneficiary_owners: Option<Vec<BeneficiaryOwner>>,
-}
-
-/// Reads one customer. Dates of birth must be before `today`.
-fn read_customer(fields: &Fields<'_>, today: NaiveDate) -> Option<Creation> {
-    let kind = fields.required("type", |value| read::name::<CustomerKind>(value, "individual, business"));
-    let country = fields.required("country", values::country);
-    let currency = fields.required("currency", values::currency);
-    let email = fields.required("email", read::email);
-    let first_name = fields.required("first_name", read::text);
-    let last_name = fields.required("last_name", read::text);
-    let dob = fields.required("dob", |value| values::date_of_birth(value, today));
-    let phone_number = fields.optional("phone_number", values::phone_number);
-    let government_id_number = fields.required("government_id_number", values::id_number);
-    let tax_id = fields.optional("tax_id", values::id_number);
-    let residential_address = fields.object("residential_address", values::address);
-    let document_type = fields.optional("document_type", |value| document_type(value, kind));
-    for document in DocumentKind::ALL.iter().map(|kind| kind.as_str()).filter(|name| fields.has(name)) {
-        fields.fault(document, Fault::new("not_settable", "cannot be set here; upload the document instead"));
+named! {
+    /// Document that identifies an individual.
+    IndividualDocument, "id_card, passport, driver_license" {
+        /// An identity card.
+        IdCard = "id_card",
+        /// A passport.
+        Passport = "passport",
+        /// A driving licence.
+        DriverLicense = "driver_license",
     }
-    // Without a type, the other required fields are unknown.
-    let kind = kind?;
-    let business = match kind {
-        CustomerKind::Business => Some(business(fields, today)),
+}
+
+named! {
+    /// Document that identifies a business.
+    BusinessDocument, "incorporation_certificate" {
+        /// The certificate of its incorporation.
+        IncorporationCertificate = "incorporation_certificate",
+    }
+}
+
+fn document() -> Fault {
+    Fault::new("not_settable", "cannot be set here; upload the document instead")
+}
+
+request! {
+    /// Fields of every customer. For a business, those of its primary contact.
+    pub struct PersonFields {
+        /// ISO 3166-1 alpha-3.
+        country: String = required(values::COUNTRY).example("USA"),
+        /// ISO 4217.
+        currency: String = required(values::CURRENCY).example("USD"),
+        /// Email address of the individual or the business.
+        email: String = required(rule::email()).example("ada@example.com"),
+        first_name: String = required(rule::text()).example("Ada"),
+        last_name: String = required(rule::text()).example("Lovelace"),
+        /// YYYY-MM-DD, in the past.
+        dob: NaiveDate = required(values::DATE_OF_BIRTH).example("1990-12-10"),
+        /// E.164. It may be added later, which requires a screening.
+        phone_number: Option<String> = optional(values::PHONE_NUMBER).example("+14155550123"),
+        /// For compliance checks; encrypted at rest.
+        government_id_number: String = required(values::id_number()).example("P1234567"),
+        tax_id: Option<String> = optional(values::id_number()).example("123-45-6789"),
+        residential_address: PostalAddress = rule::object(),
+        /// Not settable here; upload the document instead.
+        proof_of_residential_address: () = refused(document),
+        /// Not settable here; upload the document instead.
+        incorporation_certificate: () = refused(document),
+        /// Not settable here; upload the document instead.
+        proof_of_business_address: () = refused(document),
+        /// Not settable here; upload the document instead.
+        verification_document: () = refused(document),
+    }
+}
+
+fn businesses_only() -> Fault {
+    Fault::new("only_for_businesses", "is allowed for the type business only")
+}
+
+request! {
+    /// An individual to create. A client's form for both types may send the fields of businesses, if they are empty.
+    pub struct IndividualRequest {
+        ..person: PersonFields,
+        r#type: () = constant("individual"),
+        /// Document that will prove the identity.
+        document_type: Option<IndividualDocument> = optional(rule::name()).example("passport"),
+        /// Empty for an individual.
+        business_name: () = blank(businesses_only),
+        /// Empty for an individual.
+        incorporation_certificate_number: () = blank(businesses_only),
+        /// Empty for an individual.
+        business_tax_id: () = blank(businesses_only),
+        /// Empty for an individual.
+        ownership_percentage: () = blank(businesses_only),
+        /// Empty for an individual.
+        registered_business_address: () = blank(businesses_only),
+        /// Empty for an individual.
+        website_url: () = blank(businesses_only),
+        /// Empty for an individual.
+        business_registration_number: () = blank(businesses_only),
+        /// Empty for an individual.
+        beneficiary_owners: () = blank(businesses_only),
+    }
+}
+
+request! {
+    /// A business to create, with a person as its primary contact.
+    pub struct BusinessRequest {
+        ..person: PersonFields,
+        ..business: BusinessParticulars,
+        r#type: () = constant("business"),
+        /// Document that will prove the identity.
+        document_type: Option<BusinessDocument> = optional(rule::name()).example("incorporation_certificate"),
+    }
+}
+
+/// The field with the owners of a business.
+const OWNERS: &str = "beneficiary_owners";
+
+/// Reads one customer.
+fn read_customer(fields: &Fields<'_>) -> Option<CustomerRequest> {
+    let Some(kind) = fields.required("type", read::name) else {
+        // The fields that every customer has are checked, too.
+        PersonFields::read(fields);
+        return None;
+    };
+    match kind {
         CustomerKind::Individual => {
-            // A client's form for both types sends the fields that do not apply as empty.
-            for name in BUSINESS_FIELDS.into_iter().filter(|name| fields.has(name) && !fields.is_blank(name)) {
-                fields.fault(name, Fault::new("only_for_businesses", "is allowed for the type business only"));
-            }
-            None
+            IndividualRequest::read(fields).map(|individual| CustomerRequest::Individual(Box::new(individual)))
         }
-    };
-    let particulars = Particulars {
-        first_name: first_name?,
-        last_name: last_name?,
-        dob: dob?,
-        phone_number,
-        government_id_number: government_id_number?,
-        tax_id,
-        residential_address: residential_address?,
-        document_type,
-        business: match business {
-            Some(business) => Some(business?),
-            None => None,
-        },
-    };
-    Some(Creation { kind, country: country?, currency: currency?, email: email?, particulars })
-}
-
-fn business(fields: &Fields<'_>, today: NaiveDate) -> Option<BusinessParticulars> {
-    let business_name = fields.required("business_name", read::text);
-    let incorporation_certificate_number = fields.required("incorporation_certificate_number", values::id_number);
-    let business_tax_id = fields.required("business_tax_id", values::id_number);
-    let ownership_percentage = fields.required("ownership_percentage", values::percentage);
-    let registered_business_address = fields.object("registered_business_address", values::address);
-    let website_url = fields.optional("website_url", values::web_address);
-    let business_registration_number = fields.optional("business_registration_number", values::id_number);
-    let beneficiary_owners = owners(fields, today);
-    Some(BusinessParticulars {
-        business_name: business_name?,
-        incorporation_certificate_number: incorporation_certificate_number?,
-        business_tax_id: business_tax_id?,
-        ownership_percentage: ownership_percentage?.text,
-        registered_business_address: registered_business_address?,
-        website_url,
-        business_registration_number,
-        beneficiary_owners,
-    })
-}
-
-fn owners(fields: &Fields<'_>, today: NaiveDate) -> Vec<BeneficiaryOwner> {
-    const NAME: &str = "beneficiary_owners";
-    let mut shares = 0;
-    let owners = fields.optional_objects(NAME, BENEFICIARY_OWNERS_MAX, |owner| {
-        let share = owner.required("ownership_percentage", values::percentage);
-        shares += share.as_ref().map_or(0, |share| share.units);
-        self::owner(owner, share, today)
-    });
-    if shares > Percentage::WHOLE_UNITS {
-        fields.fault(NAME, Fault::new("ownership_above_100", "own more than 100 percent in total"));
+        CustomerKind::Business => {
+            let shares =
+                fields.items(OWNERS).iter().filter_map(|owner| values::percentage(&owner["ownership_percentage"]).ok());
+            if shares.map(|share| share.units).sum::<u32>() > Percentage::WHOLE_UNITS {
+                fields.fault(OWNERS, Fault::new("ownership_above_100", "own more than 100 percent in total"));
+            }
+            BusinessRequest::read(fields).map(|business| CustomerRequest::Business(Box::new(business)))
+        }
     }
-    owners.unwrap_or_default()
-}
-
-fn owner(fields: &Fields<'_>, share: Option<Percentage>, today: NaiveDate) -> Option<BeneficiaryOwner> {
-    let first_name = fields.required("first_name", read::text);
-    let last_name = fields.required("last_name", read::text);
-    let dob = fields.required("dob", |value| values::date_of_birth(value, today));
-    let email = fields.optional("email", read::email);
-    let phone_number = fields.optional("phone_number", values::phone_number);
-    let address = fields.object("address", values::address);
-    let government_id_type = fields.optional("government_id_type", values::id_number);
-    let government_id_number = fields.optional("government_id_number", values::id_number);
-    let tax_id = fields.optional("tax_id", values::id_number);
-    Some(BeneficiaryOwner {
-        first_name: first_name?,
-        last_name: last_name?,
-        dob: dob?,
-        email,
-        phone_number,
-        ownership_percentage: share?.text,
-        address: address?,
-        government_id_type,
-        government_id_number,
-        tax_id,
-    })
-}
-
-/// Document types that identify an individual.
-const INDIVIDUAL_DOCUMENT_TYPES: &str = "id_card, passport, driver_license";
-/// Document types that identify a business.
-const BUSINESS_DOCUMENT_TYPES: &str = "incorporation_certificate";
-
-fn document_type(value: &Value, kind: Option<CustomerKind>) -> Result<String, Fault> {
-    let expected = match kind {
-        Some(CustomerKind::Individual) => INDIVIDUAL_DOCUMENT_TYPES,
-        Some(CustomerKind::Business) => BUSINESS_DOCUMENT_TYPES,
-        // The fault of the type has been recorded already.
-        None => return read::string(value).map(str::to_owned),
-    };
-    let given = read::string(value)?;
-    if expected.split(", ").any(|one| one == given) {
-        return Ok(given.to_owned());
-    }
-    let kind = kind.map_or("", CustomerKind::as_str);
-    Err(Fault::new("unknown_value", format!("must be one of {expected} for the type {kind}")))
 }

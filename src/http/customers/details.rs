@@ -6,22 +6,23 @@ use std::fmt;
 use axum::extract::State;
 use axum::response::Response;
 use payferry_domain::customer::Command;
-use payferry_domain::{Address as WalletAddress, CheckId, CustomerId, PspId};
+use payferry_domain::{Address as WalletAddress, CheckId, CustomerId, PspId, named};
 use payferry_entities::customers;
 use payferry_entities::payment_details::{Column, Entity, Model};
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::{Answer, ApiError, Customers, Fault, Fields, Problem, Submission, read};
+use payferry_httpkit::extract::rule::{optional, required};
+use payferry_httpkit::extract::{Field as _, RequestBody as _};
+use payferry_httpkit::{Answer, ApiError, Customers, Fault, Fields, Problem, Rule, Submission, read, request, rule};
 use payferry_journal::audit::Actor;
 use payferry_journal::customers::Opened;
 use payferry_runtime::seal::Sealer;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QuerySelect};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::MISSING;
-use super::values::{self, PostalAddress};
+use super::values::PostalAddress;
 use crate::http::state::{AppShared, AppState};
 
 /// Maximum characters of an account number; an IBAN has up to 34.
@@ -37,30 +38,57 @@ const UNITED_STATES: &str = "USA";
 const BANK_FIELDS: [&str; 6] =
     ["bank_name", "account_number", "account_type", "routing_number", "bank_address", "bank_code"];
 
-/// A customer's payment details, as submitted. `Debug` shows none of them.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct PaymentDetails {
-    /// Required with `account_number`.
-    #[schema(max_length = 255, example = "First Bank")]
-    pub bank_name: Option<String>,
-    /// Required with `bank_name`; encrypted at rest.
-    #[schema(max_length = 64, example = "000123456789")]
-    pub account_number: Option<String>,
-    /// checking or savings; required with a bank account of a customer in the USA, or at a bank there.
-    #[schema(example = "checking")]
-    pub account_type: Option<String>,
-    /// Wallet on an EVM chain. An address in mixed case must match its EIP-55 checksum.
-    #[schema(example = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913")]
-    pub wallet_address: Option<String>,
-    /// Nine digits.
-    #[schema(example = "021000021")]
-    pub routing_number: Option<String>,
-    /// Address of the branch; required with a bank account of a customer in the USA.
-    pub bank_address: Option<PostalAddress>,
-    /// SWIFT/BIC or a local code.
-    #[schema(max_length = 35, example = "FRSTUS33")]
-    pub bank_code: Option<String>,
+request! {
+    /// Payment details: `wallet_address`, or `bank_name` and `account_number`, or all three. `Debug` shows none of them.
+    pub struct PaymentDetails: Clone, PartialEq, Eq, Serialize, Deserialize {
+        /// Required with `account_number`.
+        pub bank_name: Option<String> = optional(rule::text()).example("First Bank"),
+        /// Required with `bank_name`; encrypted at rest.
+        pub account_number: Option<String> =
+            optional(rule::short::<ACCOUNT_NUMBER_CHARS_MAX>()).example("000123456789"),
+        /// Required with a bank account of a customer in the USA, or at a bank there.
+        pub account_type: Option<AccountType> = optional(rule::name()).example("checking"),
+        /// Wallet on an EVM chain. An address in mixed case must match its EIP-55 checksum.
+        pub wallet_address: Option<String> = optional(WALLET).example("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"),
+        /// Nine digits.
+        pub routing_number: Option<String> = optional(ROUTING_NUMBER).example("021000021"),
+        /// Address of the branch; required with a bank account of a customer in the USA.
+        pub bank_address: Option<PostalAddress> = rule::optional_object(),
+        /// SWIFT/BIC or a local code.
+        pub bank_code: Option<String> = optional(rule::short::<BANK_CODE_CHARS_MAX>()).example("FRSTUS33"),
+    }
 }
+
+named! {
+    /// Type of a bank account.
+    AccountType, "checking, savings" {
+        /// A checking account.
+        Checking = "checking",
+        /// A savings account.
+        Savings = "savings",
+    }
+}
+
+/// A wallet, as submitted.
+const WALLET: Rule<String> = Rule {
+    read: |value| {
+        if read::address(value)? == WalletAddress([0; 20]) {
+            return Err(Fault::new("zero_address", "must not be the zero address: money sent there is lost"));
+        }
+        read::string(value).map(str::to_owned)
+    },
+    schema: rule::address_schema,
+};
+
+/// Nine digits. Their checksum is not verified, since the interface requires only nine digits.
+const ROUTING_NUMBER: Rule<String> = Rule {
+    read: |value| {
+        let text = read::string(value)?;
+        let is_number = text.len() == ROUTING_NUMBER_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number { Ok(text.to_owned()) } else { Err(Fault::new("invalid_routing_number", "must have 9 digits")) }
+    },
+    schema: || rule::string().pattern(Some(format!("^[0-9]{{{ROUTING_NUMBER_DIGITS}}}$"))),
+};
 
 impl fmt::Debug for PaymentDetails {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -78,48 +106,25 @@ pub(super) struct StoredPaymentDetails {
     pub last_wallet: Option<WalletAddress>,
 }
 
-impl PaymentDetails {
-    /// Reads the payment details of a customer in this country. `None` as country: there is no such customer.
-    pub fn read(fields: &Fields<'_>, country: Option<&str>) -> Option<(Self, Option<WalletAddress>)> {
-        let wallet = fields.optional("wallet_address", |value| {
-            let address = read::address(value)?;
-            if address == WalletAddress([0; 20]) {
-                return Err(Fault::new("zero_address", "must not be the zero address: money sent there is lost"));
-            }
-            Ok((address, read::string(value)?.to_owned()))
-        });
-        let has_bank = BANK_FIELDS.iter().any(|name| fields.has(name));
-        if !has_bank && !fields.has("wallet_address") {
-            let message = "is required unless bank_name and account_number are given";
-            fields.fault("wallet_address", Fault::new("required", message));
+/// Checks what the fields require of each other. `country` is the customer's; `None`: there is no such customer.
+fn check(fields: &Fields<'_>, country: Option<&str>) {
+    let required = |name: &str, message: &'static str| {
+        if !fields.has(name) {
+            fields.fault(name, Fault::new("required", message));
         }
-        let account_number = |value| values::short(value, ACCOUNT_NUMBER_CHARS_MAX);
-        let (bank_name, account_number) = if has_bank {
-            (fields.required("bank_name", read::text), fields.required("account_number", account_number))
-        } else {
-            (None, None)
-        };
-        let bank_address = fields.optional_object("bank_address", values::address);
-        let account_type = fields.optional("account_type", account_type);
-        let lives_there = country == Some(UNITED_STATES);
-        let banks_there = bank_address.as_ref().is_some_and(|address| address.country == UNITED_STATES);
-        if has_bank && (lives_there || banks_there) && !fields.has("account_type") {
-            fields.fault("account_type", Fault::new("required", "is required for a bank account in the USA"));
-        }
-        if has_bank && lives_there && !fields.has("bank_address") {
-            fields.fault("bank_address", Fault::new("required", "is required for a bank account in the USA"));
-        }
-        let (address, wallet_address) = wallet.unzip();
-        let details = Self {
-            bank_name,
-            account_number,
-            account_type,
-            wallet_address,
-            routing_number: fields.optional("routing_number", routing_number),
-            bank_address,
-            bank_code: fields.optional("bank_code", |value| values::short(value, BANK_CODE_CHARS_MAX)),
-        };
-        Some((details, address))
+    };
+    if !BANK_FIELDS.iter().any(|name| fields.has(name)) {
+        return required("wallet_address", "is required unless bank_name and account_number are given");
+    }
+    required("bank_name", "is required");
+    required("account_number", "is required");
+    let lives_there = country == Some(UNITED_STATES);
+    let bank_address = fields.valid("bank_address", |value| Ok(&value["country"]));
+    if lives_there || bank_address.is_some_and(|country| country == UNITED_STATES) {
+        required("account_type", "is required for a bank account in the USA");
+    }
+    if lives_there {
+        required("bank_address", "is required for a bank account in the USA");
     }
 }
 
@@ -138,30 +143,14 @@ impl StoredPaymentDetails {
     }
 }
 
-fn account_type(value: &Value) -> Result<String, Fault> {
-    match read::string(value)? {
-        known @ ("checking" | "savings") => Ok(known.to_owned()),
-        _ => Err(Fault::new("unknown_value", "must be one of checking, savings")),
-    }
-}
-
-/// Reads nine digits. Their checksum is not verified, since the interface requires only nine digits.
-fn routing_number(value: &Value) -> Result<String, Fault> {
-    let text = read::string(value)?;
-    let is_number = text.len() == ROUTING_NUMBER_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number { Ok(text.to_owned()) } else { Err(Fault::new("invalid_routing_number", "must have 9 digits")) }
-}
-
 const CUSTOMER_ID: &str = "customer_id";
 
-/// Payment details of a customer: `wallet_address`, or `bank_name` and `account_number`, or all three.
-#[derive(Serialize, ToSchema)]
-#[allow(dead_code, reason = "it describes the body; `PaymentDetails::read` reads it")]
-pub struct PaymentDetailsRequest {
-    #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
-    customer_id: String,
-    #[serde(flatten)]
-    details: PaymentDetails,
+request! {
+    /// Payment details of a customer: `wallet_address`, or `bank_name` and `account_number`, or all three.
+    pub struct PaymentDetailsRequest {
+        ..details: PaymentDetails,
+        customer_id: CustomerId = required(rule::id()).example("cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3"),
+    }
 }
 
 /// Result of setting payment details.
@@ -197,12 +186,13 @@ pub async fn set(State(app): State<AppState>, request: Submission<Customers>) ->
         Some(customer_id) => country_of(&app, request.psp_id, customer_id).await?,
         None => None,
     };
-    let (customer_id, (details, wallet)) = {
-        let fields = Fields::of_body(body)?;
-        let customer_id = fields.required(CUSTOMER_ID, read::id);
-        let details = PaymentDetails::read(&fields, country.as_deref());
-        fields.finish(customer_id.zip(details))?
-    };
+    let PaymentDetailsRequest { details, customer_id } = request.read(|fields| {
+        let asked = PaymentDetailsRequest::read(fields);
+        check(fields, country.as_deref());
+        asked
+    })?;
+    let wallet = details.wallet_address.as_deref().map(str::parse::<WalletAddress>).transpose();
+    let wallet = wallet.map_err(ApiError::internal)?;
 
     let mut opened = Opened::find(app.database(), customer_id, Some(request.psp_id)).await?;
     let now = app.clock().now();

@@ -5,12 +5,13 @@
 
 use chrono::NaiveDate;
 use payferry_domain::CustomerId;
-use payferry_httpkit::ApiError;
+use payferry_httpkit::extract::Field as _;
+use payferry_httpkit::extract::rule::{optional, required};
+use payferry_httpkit::{ApiError, request, rule};
 use payferry_runtime::seal::Sealer;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
-use super::values::PostalAddress;
+use super::values::{self, PostalAddress};
 
 /// A customer's personal data; outside of [`BusinessParticulars`], those of a business's primary contact. It has no
 /// `Debug`, which would show it.
@@ -33,49 +34,44 @@ pub struct Particulars {
     pub business: Option<BusinessParticulars>,
 }
 
-/// Data that only businesses have.
-#[serde_with::skip_serializing_none]
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BusinessParticulars {
-    pub business_name: String,
-    /// Number on the certificate, as submitted.
-    pub incorporation_certificate_number: String,
-    pub business_tax_id: String,
-    /// The primary contact's share, as submitted.
-    pub ownership_percentage: String,
-    pub registered_business_address: PostalAddress,
-    pub website_url: Option<String>,
-    /// Present if different from the certificate's number.
-    pub business_registration_number: Option<String>,
-    pub beneficiary_owners: Vec<BeneficiaryOwner>,
+/// Maximum number of owners of one business.
+pub const BENEFICIARY_OWNERS_MAX: usize = 25;
+
+request! {
+    /// Data that only businesses have.
+    pub struct BusinessParticulars: Clone, PartialEq, Eq, Serialize, Deserialize {
+        /// Registered legal name.
+        pub business_name: String = required(rule::text()).example("Analytical Engines Inc."),
+        pub incorporation_certificate_number: String = required(values::id_number()).example("INC-1842"),
+        pub business_tax_id: String = required(values::id_number()).example("12-3456789"),
+        /// The primary contact's share, a string from 0 to 100 with at most 4 decimals.
+        pub ownership_percentage: String = required(values::PERCENTAGE).example("60"),
+        pub registered_business_address: PostalAddress = rule::object(),
+        pub website_url: Option<String> = optional(values::WEB_ADDRESS).example("https://engines.example"),
+        /// If different from `incorporation_certificate_number`.
+        pub business_registration_number: Option<String> = optional(values::id_number()).example("REG-7"),
+        /// Its other owners; all shares add up to at most 100.
+        pub beneficiary_owners: Vec<BeneficiaryOwner> = rule::optional_list::<_, BENEFICIARY_OWNERS_MAX>(),
+    }
 }
 
-/// A beneficial owner of a business.
-#[serde_with::skip_serializing_none]
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct BeneficiaryOwner {
-    #[schema(max_length = 255, example = "Charles")]
-    pub first_name: String,
-    #[schema(max_length = 255, example = "Babbage")]
-    pub last_name: String,
-    /// YYYY-MM-DD, in the past.
-    #[schema(value_type = String, format = "date", example = "1985-12-26")]
-    pub dob: NaiveDate,
-    #[schema(format = "email", max_length = 254, example = "charles@example.com")]
-    pub email: Option<String>,
-    /// E.164.
-    #[schema(example = "+14155550124")]
-    pub phone_number: Option<String>,
-    /// A string from 0 to 100 with at most 4 decimals.
-    #[schema(example = "40")]
-    pub ownership_percentage: String,
-    pub address: PostalAddress,
-    #[schema(max_length = 64, example = "passport")]
-    pub government_id_type: Option<String>,
-    #[schema(max_length = 64, example = "P7654321")]
-    pub government_id_number: Option<String>,
-    #[schema(max_length = 64, example = "987-65-4321")]
-    pub tax_id: Option<String>,
+request! {
+    /// A beneficial owner of a business.
+    pub struct BeneficiaryOwner: Clone, PartialEq, Eq, Serialize, Deserialize {
+        pub first_name: String = required(rule::text()).example("Charles"),
+        pub last_name: String = required(rule::text()).example("Babbage"),
+        /// YYYY-MM-DD, in the past.
+        pub dob: NaiveDate = required(values::DATE_OF_BIRTH).example("1985-12-26"),
+        pub email: Option<String> = optional(rule::email()).example("charles@example.com"),
+        /// E.164.
+        pub phone_number: Option<String> = optional(values::PHONE_NUMBER).example("+14155550124"),
+        /// A string from 0 to 100 with at most 4 decimals.
+        pub ownership_percentage: String = required(values::PERCENTAGE).example("40"),
+        pub address: PostalAddress = rule::object(),
+        pub government_id_type: Option<String> = optional(values::id_number()).example("passport"),
+        pub government_id_number: Option<String> = optional(values::id_number()).example("P7654321"),
+        pub tax_id: Option<String> = optional(values::id_number()).example("987-65-4321"),
+    }
 }
 
 impl Particulars {

@@ -103,7 +103,7 @@ pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
 
 /// Reads the parameter `kyc_status`.
 fn kyc_status(text: &str) -> Result<KycStatus, Fault> {
-    read::name(&text.into(), "pending, pending_update, approved, success, rejected")
+    read::name(&text.into())
 }
 
 /// Reads the parameter `status`.

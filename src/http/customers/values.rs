@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use celes::Country;
-use chrono::{Months, NaiveDate};
+use chrono::{Months, NaiveDate, Utc};
 use iso_currency::Currency;
-use payferry_httpkit::{Fault, Fields, read};
+use payferry_httpkit::extract::Field as _;
+use payferry_httpkit::extract::rule::{optional, required};
+use payferry_httpkit::{Fault, Rule, read, request, rule};
 use phonenumber::metadata::DATABASE;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::Url;
-use utoipa::ToSchema;
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat};
 
 /// Maximum age in years.
 pub const AGE_YEARS_MAX: u32 = 130;
@@ -28,53 +30,61 @@ const PHONE_DIGITS_MAX: usize = 15;
 /// Maximum digits of a country calling code.
 const CALLING_CODE_DIGITS_MAX: usize = 3;
 
-/// A postal address.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = Address)]
-pub struct PostalAddress {
-    /// Street and number.
-    #[schema(max_length = 255, example = "1 Harbour Road")]
-    pub street_line_1: String,
-    /// City.
-    #[schema(max_length = 255, example = "Oakland")]
-    pub city: String,
-    /// State, province or similar; not every country has one.
-    #[schema(max_length = 255, example = "CA")]
-    pub region: Option<String>,
-    /// Postal code; not every country has one.
-    #[schema(max_length = 20, example = "94607")]
-    pub zip: Option<String>,
-    /// ISO 3166-1 alpha-3.
-    #[schema(example = "USA")]
-    pub country: String,
-}
-
-/// Reads a postal address.
-pub fn address(fields: &Fields<'_>) -> Option<PostalAddress> {
-    let street_line_1 = fields.required("street_line_1", read::text);
-    let city = fields.required("city", read::text);
-    let region = fields.optional("region", read::text);
-    let zip = fields.optional("zip", |value| short(value, ZIP_CHARS_MAX));
-    let country = fields.required("country", country);
-    Some(PostalAddress { street_line_1: street_line_1?, city: city?, region, zip, country: country? })
-}
-
-/// Reads a text of at most `chars_max` characters.
-pub fn short(value: &Value, chars_max: usize) -> Result<String, Fault> {
-    let text = read::text(value)?;
-    if text.chars().count() > chars_max {
-        return Err(Fault::new("too_long", format!("may have at most {chars_max} characters")));
+request! {
+    /// A postal address.
+    pub struct PostalAddress: Debug, Clone, PartialEq, Eq, Serialize, Deserialize {
+        /// Street and number.
+        pub street_line_1: String = required(rule::text()).example("1 Harbour Road"),
+        /// City.
+        pub city: String = required(rule::text()).example("Oakland"),
+        /// State, province or similar; not every country has one.
+        pub region: Option<String> = optional(rule::text()).example("CA"),
+        /// Postal code; not every country has one.
+        pub zip: Option<String> = optional(rule::short::<ZIP_CHARS_MAX>()).example("94607"),
+        /// ISO 3166-1 alpha-3.
+        pub country: String = required(COUNTRY).example("USA"),
     }
-    Ok(text)
 }
 
-/// Reads a government or tax id number. Formats differ by country, so only the length is checked.
-pub fn id_number(value: &Value) -> Result<String, Fault> {
-    short(value, ID_NUMBER_CHARS_MAX)
+/// A government or tax id number. Formats differ by country, so only the length is checked.
+pub fn id_number() -> Rule<String> {
+    rule::short::<ID_NUMBER_CHARS_MAX>()
 }
+
+/// An ISO 3166-1 alpha-3 code.
+pub const COUNTRY: Rule<String> = Rule { read: country, schema: code };
+
+/// An ISO 4217 code.
+pub const CURRENCY: Rule<String> = Rule { read: currency, schema: code };
+
+fn code() -> ObjectBuilder {
+    rule::string().pattern(Some("^[A-Z]{3}$"))
+}
+
+/// An E.164 number.
+pub const PHONE_NUMBER: Rule<String> =
+    Rule { read: phone_number, schema: || rule::string().pattern(Some(r"^\+[1-9][0-9]{1,14}$")) };
+
+/// A date of birth.
+pub const DATE_OF_BIRTH: Rule<NaiveDate> = Rule {
+    read: |value| date_of_birth(value, Utc::now().date_naive()),
+    schema: || rule::string().format(Some(SchemaFormat::KnownFormat(KnownFormat::Date))),
+};
+
+/// A percentage, as submitted.
+pub const PERCENTAGE: Rule<String> = Rule {
+    read: |value| percentage(value).map(|percentage| percentage.text),
+    schema: || rule::string().pattern(Some(r"^0*(100(\.0{1,4})?|[0-9]{1,2}(\.[0-9]{1,4})?)$")),
+};
+
+/// The URL of a web page.
+pub const WEB_ADDRESS: Rule<String> = Rule {
+    read: web_address,
+    schema: || rule::string().max_length(Some(URL_CHARS_MAX)).pattern(Some(r"^[Hh][Tt][Tt][Pp][Ss]?://\S+$")),
+};
 
 /// Reads an ISO 3166-1 alpha-3 code, in capital letters.
-pub fn country(value: &Value) -> Result<String, Fault> {
+fn country(value: &Value) -> Result<String, Fault> {
     let code = read::string(value)?;
     match Country::from_alpha3(code) {
         Ok(country) if country.alpha3 == code => Ok(code.to_owned()),
@@ -84,7 +94,7 @@ pub fn country(value: &Value) -> Result<String, Fault> {
 
 /// Reads an ISO 4217 code, in capital letters. Codes that are not legal tender (metals, units of account, tests) are
 /// refused.
-pub fn currency(value: &Value) -> Result<String, Fault> {
+fn currency(value: &Value) -> Result<String, Fault> {
     let code = read::string(value)?;
     match Currency::from_code(code) {
         Some(currency) if !currency.is_special() => Ok(code.to_owned()),
@@ -95,7 +105,7 @@ pub fn currency(value: &Value) -> Result<String, Fault> {
 /// Reads an E.164 number: `+`, an assigned country calling code, and a number of digits that is valid for it.
 ///
 /// It does not check that the number is assigned: numbering plans change faster than any copy of them.
-pub fn phone_number(value: &Value) -> Result<String, Fault> {
+fn phone_number(value: &Value) -> Result<String, Fault> {
     let text = read::string(value)?;
     let digits = text.strip_prefix('+').unwrap_or_default();
     // No calling code begins with a zero.
@@ -143,7 +153,7 @@ static NATIONAL_DIGITS: LazyLock<BTreeMap<u16, (usize, usize)>> = LazyLock::new(
 });
 
 /// Reads a date of birth, `YYYY-MM-DD`: before `today`, and at most [`AGE_YEARS_MAX`] years ago.
-pub fn date_of_birth(value: &Value, today: NaiveDate) -> Result<NaiveDate, Fault> {
+fn date_of_birth(value: &Value, today: NaiveDate) -> Result<NaiveDate, Fault> {
     /// Characters of a date. chrono also accepts shorter ones.
     const DATE_CHARS: usize = 10;
     let text = read::string(value)?;
@@ -197,7 +207,7 @@ pub fn percentage(value: &Value) -> Result<Percentage, Fault> {
 }
 
 /// Reads the URL of a web page.
-pub fn web_address(value: &Value) -> Result<String, Fault> {
+fn web_address(value: &Value) -> Result<String, Fault> {
     let text = read::string(value)?;
     if text.len() > URL_CHARS_MAX {
         return Err(Fault::new("too_long", format!("may have at most {URL_CHARS_MAX} characters")));

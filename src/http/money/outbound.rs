@@ -11,7 +11,9 @@ use payferry_domain::{Address, Amount, Chain, CustomerId, PayoutId, PspId, Token
 use payferry_entities::sendings::{Column, Entity, Model};
 use payferry_entities::{audit_log, payment_details};
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::{Answer, ApiError, Fields, Money, Path, Problem, QueryFields, Read, Submission, read};
+use payferry_httpkit::extract::Field as _;
+use payferry_httpkit::extract::rule::required;
+use payferry_httpkit::{Answer, ApiError, Money, Path, Problem, QueryFields, Read, Submission, read, request, rule};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_journal::outbound::outbound_of;
 use payferry_journal::psps::wallets::withdrawal_wallet;
@@ -23,7 +25,7 @@ use tracing::Instrument;
 use utoipa::ToSchema;
 
 use crate::http::lists::{DateTime, Found, NewestKey, Page, PageParams, id, read_page, text};
-use crate::http::payments::initiate::{check_customer, metadata};
+use crate::http::payments::initiate::{OwnFields, check_customer};
 use crate::http::state::{AppShared, AppState, ListOf, OneOf};
 
 record! {
@@ -67,24 +69,16 @@ record! {
     }
 }
 
-/// The fields that both kinds of order have.
-struct OrderRequest {
-    pub amount: Amount,
-    pub token: Token,
-    pub chain: Chain,
-    pub reference: Option<String>,
-    pub metadata: Option<Map<String, Value>>,
-}
-
-impl OrderRequest {
-    /// Reads the fields.
-    pub fn read(body: &Fields<'_>) -> Option<Self> {
-        let amount = body.required("amount", read::part);
-        let token = body.required("currency", |value| read::name(value, "USDC, USDT"));
-        let chain = body.required("chain", |value| read::name(value, "base, polygon, arbitrum"));
-        let metadata = metadata(body);
-        let reference = body.optional("reference", read::text);
-        Some(Self { amount: amount?, token: token?, chain: chain?, reference, metadata })
+request! {
+    /// Terms of a payout or a withdrawal.
+    pub struct OrderFields {
+        ..own: OwnFields,
+        /// A decimal string, at most 6 decimals.
+        amount: Amount = required(rule::part()).example("25.00"),
+        /// The token.
+        currency: Token = required(rule::name()).example("USDC"),
+        /// The chain of the balance.
+        chain: Chain = required(rule::name()).example("base"),
     }
 }
 
@@ -131,7 +125,7 @@ async fn order(
     app: &AppState,
     request: &Submission<Money>,
     (id, customer_id, to): (OutboundId, Option<CustomerId>, Address),
-    OrderRequest { amount, token, chain, reference, metadata }: OrderRequest,
+    OrderFields { own: OwnFields { metadata, reference }, amount, currency: token, chain }: OrderFields,
 ) -> Result<Response, ApiError> {
     check_suitable(app, to).await?;
     let answer = request.idempotency.row_of(|outbound| Answer::accepted(&SendingRecord::of(outbound)));
@@ -176,7 +170,7 @@ async fn page(
     mut query: QueryFields,
     filter: Condition,
 ) -> Result<(Page<NewestKey>, Found<SendingRecord>), ApiError> {
-    let status = |text: &str| read::name::<OutboundStatus>(&text.into(), "pending, sent, failed");
+    let status = |text: &str| read::name::<OutboundStatus>(&text.into());
     let wanted = filter
         .add(Column::PspId.eq(psp_id.to_string()))
         .add(Column::Kind.eq(kind.as_str()))
@@ -190,28 +184,13 @@ async fn page(
     Ok((page, Found { total, rows, next_cursor }))
 }
 
-/// A payout to create.
-#[derive(ToSchema)]
-pub struct PayoutRequest {
-    /// The recipient: an active and cleared customer with a wallet.
-    #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
-    pub customer_id: String,
-    /// A decimal string, at most 6 decimals.
-    #[schema(example = "25.00")]
-    pub amount: String,
-    /// USDC or USDT.
-    #[schema(example = "USDC")]
-    pub currency: String,
-    /// base, polygon or arbitrum: the chain of the balance.
-    #[schema(example = "base")]
-    pub chain: String,
-    /// The PSP's own reference.
-    #[schema(max_length = 255)]
-    pub reference: Option<String>,
-    /// The PSP's own object, at most 16 KiB and 32 levels as JSON. Numbers are 64-bit integers or IEEE 754 doubles, and
-    /// larger ones are refused. Send a number as a string if its digits must be preserved.
-    #[schema(value_type = Option<Object>)]
-    pub metadata: Option<Map<String, Value>>,
+request! {
+    /// A payout to create.
+    pub struct PayoutRequest {
+        ..order: OrderFields,
+        /// The recipient: an active and cleared customer with a wallet.
+        customer_id: CustomerId = required(rule::id()).example("cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3"),
+    }
 }
 
 /// Pay a customer
@@ -229,16 +208,12 @@ pub struct PayoutRequest {
     ),
 )]
 pub async fn create_payout(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {
-    let (customer_id, order_request) = request.read(|body| {
-        let customer_id = body.required("customer_id", read::id::<CustomerId>);
-        let order_request = OrderRequest::read(body);
-        Some((customer_id?, order_request?))
-    })?;
+    let PayoutRequest { order: terms, customer_id } = request.parse()?;
     check_open(&app, request.psp_id)?;
     check_customer(&app, request.psp_id, customer_id).await?;
     let to = wallet_of(&app, customer_id).await?;
     let id = OutboundId::Payout(PayoutId::generate());
-    order(&app, &request, (id, Some(customer_id), to), order_request).await
+    order(&app, &request, (id, Some(customer_id), to), terms).await
 }
 
 /// A page of payouts.
@@ -287,25 +262,11 @@ pub async fn get_payout(parts: OneOf<Read>) -> Result<Answer, ApiError> {
     one(&app, caller.psp_id, OutboundKind::Payout, &id).await
 }
 
-/// A withdrawal to create.
-#[derive(ToSchema)]
-pub struct WithdrawalRequest {
-    /// A decimal string, at most 6 decimals.
-    #[schema(example = "250.00")]
-    pub amount: String,
-    /// USDC or USDT.
-    #[schema(example = "USDC")]
-    pub currency: String,
-    /// base, polygon or arbitrum: the chain of the balance.
-    #[schema(example = "base")]
-    pub chain: String,
-    /// The PSP's own reference.
-    #[schema(max_length = 255)]
-    pub reference: Option<String>,
-    /// The PSP's own object, at most 16 KiB and 32 levels as JSON. Numbers are 64-bit integers or IEEE 754 doubles, and
-    /// larger ones are refused. Send a number as a string if its digits must be preserved.
-    #[schema(value_type = Option<Object>)]
-    pub metadata: Option<Map<String, Value>>,
+request! {
+    /// A withdrawal to create.
+    pub struct WithdrawalRequest {
+        ..order: OrderFields,
+    }
 }
 
 /// Withdraw from the balance
@@ -322,14 +283,14 @@ pub struct WithdrawalRequest {
     ),
 )]
 pub async fn create_withdrawal(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {
-    let order_request = request.read(OrderRequest::read)?;
+    let WithdrawalRequest { order: terms } = request.parse()?;
     check_open(&app, request.psp_id)?;
-    let wallet = withdrawal_wallet(app.database(), request.psp_id, order_request.chain, app.clock().now());
+    let wallet = withdrawal_wallet(app.database(), request.psp_id, terms.chain, app.clock().now());
     let Some(to) = wallet.await.map_err(WithdrawalWalletError::from)? else {
         let detail = "The operator has registered no withdrawal wallet for this account, or it is not effective yet.";
         return Err(ApiError::conflict("withdrawal_wallet_missing", detail));
     };
-    order(&app, &request, (OutboundId::Withdrawal(WithdrawalId::generate()), None, to), order_request).await
+    order(&app, &request, (OutboundId::Withdrawal(WithdrawalId::generate()), None, to), terms).await
 }
 
 /// A page of withdrawals.

@@ -11,46 +11,28 @@ use payferry_domain::payment::{Payment, Purpose};
 use payferry_domain::{CustomerId, TransferId};
 use payferry_entities::payments::{Column, Entity, Model};
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::{Answer, ApiError, Money, Path, Problem, Read, Submission, read};
+use payferry_httpkit::extract::Field as _;
+use payferry_httpkit::extract::rule::required;
+use payferry_httpkit::{Answer, ApiError, Money, Path, Problem, Read, Submission, request, rule};
 use payferry_journal::payments::payment_of;
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
 use serde::Serialize;
-use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::outbound::{audit_entry, check_suitable, wallet_of};
 use crate::http::lists::{Found, Page, PageParams, id, read_page, text};
-use crate::http::payments::initiate;
+use crate::http::payments::initiate::{self, TermsFields};
 use crate::http::payments::read::status;
 use crate::http::payments::{self, PaymentRecord};
 use crate::http::state::{AppShared, AppState, ListOf, OneOf};
 
-/// A transfer to create.
-#[derive(ToSchema)]
-pub struct TransferRequest {
-    /// The recipient: an active and cleared customer with a wallet.
-    #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
-    pub customer_id: String,
-    /// A decimal string, 0.01 to 1,000,000, at most 6 decimals.
-    #[schema(example = "25.00")]
-    pub amount: String,
-    /// USDC or USDT.
-    #[schema(example = "USDC")]
-    pub currency: String,
-    /// base, polygon, arbitrum, or best: the service chooses.
-    #[schema(example = "base")]
-    pub chain: String,
-    /// The PSP's own object, at most 16 KiB and 32 levels as JSON; returned in reads and webhooks. Numbers are 64-bit
-    /// integers or IEEE 754 doubles, and larger ones are refused. Send a number as a string if its digits must be
-    /// preserved.
-    #[schema(value_type = Option<Object>)]
-    pub metadata: Option<Map<String, Value>>,
-    /// Seconds until it expires.
-    #[schema(minimum = 60, maximum = 86_400, default = 1_200)]
-    pub expires_in: Option<i64>,
-    /// The PSP's own reference.
-    #[schema(max_length = 255)]
-    pub reference: Option<String>,
+request! {
+    /// A transfer to create.
+    pub struct TransferRequest {
+        ..terms: TermsFields,
+        /// The recipient: an active and cleared customer with a wallet.
+        customer_id: CustomerId = required(rule::id()).example("cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3"),
+    }
 }
 
 record! {
@@ -101,31 +83,15 @@ pub struct CustomerTransferList {
     ),
 )]
 pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {
-    let (customer_id, chain, amount, token, expires_in_secs, reference, metadata) = request.read(|body| {
-        let customer_id = body.required("customer_id", read::id::<CustomerId>);
-        let chain = body.required("chain", initiate::chain);
-        let amount = body.required("amount", read::amount);
-        let token = body.required("currency", |value| read::name(value, "USDC, USDT"));
-        let expires_in_secs = initiate::expires_in(body);
-        let (reference, metadata) = (body.optional("reference", read::text), initiate::metadata(body));
-        Some((customer_id?, chain?, amount?, token?, expires_in_secs, reference, metadata))
-    })?;
+    let TransferRequest { terms, customer_id } = request.parse()?;
     initiate::check_customer(&app, request.psp_id, customer_id).await?;
     let to = wallet_of(&app, customer_id).await?;
     check_suitable(&app, to).await?;
+    let audit = audit_entry(&app, &request, "transfer.created", "", (terms.amount, terms.currency));
     let transfer = InitiatePayment {
-        psp_id: request.psp_id,
-        purpose: Purpose::Transfer { to },
-        merchant_id: None,
         customer_id: Some(customer_id),
-        reference,
-        metadata,
-        amount,
-        token,
-        chain,
-        expires_in_secs,
-        answer: None,
-        audit: Some(audit_entry(&app, &request, "transfer.created", "", (amount, token))),
+        audit: Some(audit),
+        ..terms.initiate(request.psp_id, Purpose::Transfer { to })
     };
     let answer = |app: &AppShared, payment: &Payment| Answer::accepted(&CustomerTransfer::of(app, payment)?);
     initiate::make(&app, &request.idempotency, transfer, answer).await

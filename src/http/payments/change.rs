@@ -6,17 +6,19 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
-use payferry_actors::destination::Unsuitable;
 use payferry_actors::pauses::Scope;
 use payferry_actors::payment::ResultRows;
 use payferry_domain::payment::{Command, Payment, Requester};
-use payferry_domain::{Amount, CommandError, PaymentId, RefundId};
-use payferry_httpkit::{Answer, ApiError, Fault, Fields, Money, Path, Payments, Problem, Requires, Submission, read};
+use payferry_domain::{Amount, CommandError, PaymentId, RefundId, named};
+use payferry_httpkit::extract::rule::{optional, required};
+use payferry_httpkit::extract::{Field as _, RequestBody as _};
+use payferry_httpkit::{
+    Answer, ApiError, Fault, Fields, Money, Path, Payments, Problem, Requires, Submission, read, request, rule,
+};
 use payferry_journal::audit::{Actor, NewAuditEntry};
-use serde_json::{Map, Value, json};
-use utoipa::ToSchema;
+use serde_json::{Value, json};
 
-use super::refunds::{self, RefundFields};
+use super::refunds::{self, RefundRequest};
 use super::{PaymentRecord, own};
 use crate::http::state::{AppShared, AppState, ChangeOf};
 
@@ -92,36 +94,27 @@ pub async fn cancel(parts: ChangeOf<Payments>) -> Result<Response, ApiError> {
 /// The field that belongs to `accept` only.
 const EXPECTED_RECEIVED: &str = "expected_received";
 
-/// The resolution of a payment.
-#[derive(ToSchema)]
-pub struct ResolveRequest {
-    /// accept: settle what was received; refund: send it back; retry_settlement: retry a failed settlement at once.
-    #[schema(example = "accept")]
-    pub action: String,
-    /// With `accept`: the amount that you believe was received. If it has changed, the request fails.
-    #[schema(example = "9.50")]
-    pub expected_received: Option<String>,
-    /// With `refund`: the amount; everything refundable if absent.
-    pub amount: Option<String>,
-    /// With `refund`: the recipient; see the endpoint for refunds.
-    pub address: Option<String>,
-    /// With `refund`: for money on another chain; see the endpoint for refunds.
-    pub chain: Option<String>,
-    /// With `refund`: for money in another token; see the endpoint for refunds.
-    pub token_address: Option<String>,
-    /// With `refund`: the PSP's own reference of the refund.
-    #[schema(max_length = 255)]
-    pub reference: Option<String>,
-    /// With `refund`: the PSP's own object; see the endpoint for refunds.
-    #[schema(value_type = Option<Object>)]
-    pub metadata: Option<Map<String, Value>>,
+named! {
+    /// Decision about a payment.
+    ResolveAction, "accept, refund, retry_settlement" {
+        /// Settle what was received.
+        Accept = "accept",
+        /// Send it back.
+        Refund = "refund",
+        /// Retry a failed settlement at once.
+        RetrySettlement = "retry_settlement",
+    }
 }
 
-/// The requested resolution.
-enum Action {
-    Accept { expected_received: Option<Amount> },
-    Refund(RefundFields),
-    RetrySettlement,
+request! {
+    /// The resolution of a payment. The fields of a refund are allowed with the action `refund` only.
+    pub struct ResolveRequest {
+        ..refund: RefundRequest,
+        /// accept: settle what was received; refund: send it back; retry_settlement: retry a failed settlement at once.
+        action: ResolveAction = required(rule::name()).example("accept"),
+        /// With `accept`: the amount that you believe was received. If it has changed, the request fails.
+        expected_received: Option<Amount> = optional(rule::amount_up_to::<{ i64::MAX }>()).example("9.50"),
+    }
 }
 
 /// Resolve a payment
@@ -136,26 +129,29 @@ enum Action {
         (status = 200, description = "Accepted: the payment, confirmed.", body = PaymentRecord),
         (status = 202, description = "The payment; its refund or its settlement is in progress.", body = PaymentRecord),
         (status = 409, description = "`payment_not_mismatched`, `received_moved`, `nothing_to_accept`, `funds_blocked`, \
-            `settlement_not_failed`, `settlement_in_progress`, or what the endpoint for refunds says.", body = Problem),
-        (status = 422, description = "Every invalid field is named.", body = Problem),
+            `settlement_not_failed`, `settlement_in_progress`; with `refund`, also those of the endpoint for refunds: `refund_too_large`, \
+            `nothing_to_refund`, `payment_pending`, `refund_spans_vaults`, `refund_must_be_all`, `insufficient_balance`, \
+            `psp_paused`.", body = Problem),
+        (status = 422, description = "Every invalid field is named; or `refund_address_required`.", body = Problem),
     ),
 )]
 pub async fn resolve(parts: ChangeOf<Money>) -> Result<Response, ApiError> {
     let (State(app), Path(payment_id), request) = parts;
     let payment = own(&app, request.psp_id, &payment_id).await?;
-    let action = refunds::read_with_address(&app, &request, action).await?;
+    let asked = refunds::read_with_address(&app, &request, read_resolution).await?;
     let change = |command, action| Change { payment_id: payment.id(), command, action, detail: json!({}) };
-    match action {
-        Action::Accept { expected_received } => {
-            let accept = change(Command::Accept { expected_received }, "payment.accepted");
+    match asked.action {
+        ResolveAction::Accept => {
+            let accept = Command::Accept { expected_received: asked.expected_received };
+            let accept = change(accept, "payment.accepted");
             accept.carry_out(&app, &request, ok).await
         }
-        Action::RetrySettlement => {
+        ResolveAction::RetrySettlement => {
             let retry = change(Command::RetrySettlement { by: Requester::Psp }, "payment.settlement_retried");
             retry.carry_out(&app, &request, accepted).await
         }
-        Action::Refund(asked) => {
-            asked.change(&app, &payment, RefundId::generate()).await?.carry_out(&app, &request, accepted).await
+        ResolveAction::Refund => {
+            asked.refund.change(&app, &payment, RefundId::generate()).await?.carry_out(&app, &request, accepted).await
         }
     }
 }
@@ -168,26 +164,19 @@ fn accepted(app: &AppShared, payment: &Payment) -> Result<Answer, ApiError> {
     Answer::accepted(&PaymentRecord::of(app, payment))
 }
 
-fn action(fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Option<Action> {
-    let name = fields.required("action", |value: &Value| match read::string(value)? {
-        name @ ("accept" | "refund" | "retry_settlement") => Ok(name),
-        _ => Err(Fault::new("unknown_value", "must be one of accept, refund, retry_settlement")),
-    });
-    let expected_received = fields.optional(EXPECTED_RECEIVED, |value| read::decimal(value, Amount::MAX));
-    let refund = RefundFields::read(fields, unsuitable);
-    let name = name?;
-    let belongs = |field: &str| match name {
-        "accept" => field == EXPECTED_RECEIVED,
-        "refund" => RefundFields::FIELDS.contains(&field),
-        _ => false,
-    };
-    let known = RefundFields::FIELDS.into_iter().chain([EXPECTED_RECEIVED]);
-    for field in known.filter(|field| fields.has(field) && !belongs(field)) {
-        fields.fault(field, Fault::new("not_applicable", format!("is not allowed with the action {name}")));
+/// Reads a resolution. Refuses the fields of other actions.
+fn read_resolution(fields: &Fields<'_>) -> Option<ResolveRequest> {
+    let asked = ResolveRequest::read(fields);
+    if let Some(action) = fields.valid("action", read::name::<ResolveAction>) {
+        let refund = RefundRequest::names();
+        let others = ResolveRequest::names().into_iter().filter(|name| match action {
+            ResolveAction::Accept => refund.contains(name),
+            ResolveAction::Refund => *name == EXPECTED_RECEIVED,
+            ResolveAction::RetrySettlement => *name != "action",
+        });
+        for field in others.filter(|field| fields.has(field)) {
+            fields.fault(field, Fault::new("not_applicable", format!("is not allowed with the action {action}")));
+        }
     }
-    match name {
-        "accept" => Some(Action::Accept { expected_received }),
-        "refund" => Some(Action::Refund(refund)),
-        _ => Some(Action::RetrySettlement),
-    }
+    asked
 }

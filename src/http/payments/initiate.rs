@@ -5,13 +5,14 @@ use axum::response::{IntoResponse, Response};
 use payferry_actors::{ChainChoiceRequest, InitiateError, InitiatePayment};
 use payferry_domain::customer::{KycStatus, Rejection};
 use payferry_domain::payment::{Payment, Purpose};
-use payferry_domain::{Chain, CustomerId, MerchantId, PspId};
+use payferry_domain::{Amount, Chain, CustomerId, MerchantId, PspId, Token};
 use payferry_entities::{customers, merchants};
+use payferry_httpkit::extract::Field as _;
+use payferry_httpkit::extract::rule::{optional, or_default, required};
 use payferry_httpkit::idempotency::Idempotency;
-use payferry_httpkit::{Answer, ApiError, Fault, FieldError, Fields, Payments, Problem, Submission, read};
+use payferry_httpkit::{Answer, ApiError, FieldError, Payments, Problem, Rule, Submission, read, request, rule};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
 
 use super::PaymentRecord;
 use crate::http::state::{AppShared, AppState};
@@ -30,36 +31,56 @@ pub const METADATA_LEVELS_MAX: usize = 32;
 /// The chain name that lets the service choose.
 const BEST: &str = "best";
 
-/// A payment to create.
-#[derive(ToSchema)]
-pub struct InitiateRequest {
-    /// The merchant that is paid.
-    #[schema(example = "merch_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
-    pub merchant_id: String,
-    /// The customer who pays; must be active and cleared. Required if the account's settings say so.
-    #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
-    pub customer_id: Option<String>,
-    /// A decimal string, 0.01 to 1,000,000, at most 6 decimals.
-    #[schema(example = "10.00")]
-    pub amount: String,
-    /// USDC or USDT.
-    #[schema(example = "USDC")]
-    pub currency: String,
-    /// base, polygon, arbitrum, or best: the service chooses.
-    #[schema(example = "best")]
-    pub chain: String,
-    /// The PSP's own object, at most 16 KiB and 32 levels as JSON; returned in reads and webhooks. Numbers are 64-bit
-    /// integers or IEEE 754 doubles, and larger ones are refused. Send a number as a string if its digits must be
-    /// preserved.
-    #[schema(value_type = Option<Object>)]
-    pub metadata: Option<Map<String, Value>>,
-    /// Seconds until it expires.
-    #[schema(minimum = 60, maximum = 86_400, default = 1_200)]
-    pub expires_in: Option<i64>,
-    /// The PSP's own reference.
-    #[schema(max_length = 255)]
-    pub reference: Option<String>,
+request! {
+    /// Fields of the PSP's own, in every request that moves money.
+    pub struct OwnFields {
+        /// The PSP's own object, at most 16 KiB and 32 levels as JSON; returned in reads and webhooks. Numbers are 64-bit
+        /// integers or IEEE 754 doubles, and larger ones are refused. Send a number as a string if its digits must be
+        /// preserved.
+        pub metadata: Option<Map<String, Value>> =
+            optional(rule::free_object::<METADATA_BYTES_MAX, METADATA_LEVELS_MAX>()),
+        /// The PSP's own reference.
+        pub reference: Option<String> = optional(rule::text()),
+    }
 }
+
+request! {
+    /// Terms of a payment or a transfer.
+    pub struct TermsFields {
+        ..pub own: OwnFields,
+        /// A decimal string, 0.01 to 1,000,000, at most 6 decimals.
+        pub amount: Amount = required(rule::amount()).example("10.00"),
+        /// The token.
+        pub currency: Token = required(rule::name()).example("USDC"),
+        /// `best`: the service chooses.
+        pub chain: ChainChoiceRequest = required(CHAIN).example("best"),
+        /// Seconds until it expires.
+        pub expires_in: i64 =
+            or_default(rule::whole::<EXPIRES_IN_MIN_SECS, EXPIRES_IN_MAX_SECS>(), EXPIRES_IN_DEFAULT_SECS),
+    }
+}
+
+request! {
+    /// A payment to create.
+    pub struct InitiateRequest {
+        ..terms: TermsFields,
+        /// The merchant that is paid.
+        merchant_id: MerchantId = required(rule::id()).example("merch_01J9Z3K4M5N6P7Q8R9S0T1V2W3"),
+        /// The customer who pays; must be active and cleared. Required if the account's settings say so.
+        customer_id: Option<CustomerId> = optional(rule::id()).example("cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3"),
+    }
+}
+
+/// The name of a chain, or [`BEST`].
+const CHAIN: Rule<ChainChoiceRequest> = Rule {
+    read: |value| {
+        if value == BEST {
+            return Ok(ChainChoiceRequest::Best);
+        }
+        read::word::<Chain>(value, "base, polygon, arbitrum, best").map(ChainChoiceRequest::Named)
+    },
+    schema: || rule::one_of(Chain::ALL.iter().map(|chain| chain.as_str()).chain([BEST])),
+};
 
 /// Create a payment
 ///
@@ -79,13 +100,16 @@ pub struct InitiateRequest {
     ),
 )]
 pub async fn initiate(State(app): State<AppState>, request: Submission<Payments>) -> Result<Response, ApiError> {
-    let initiate = request.read(|body| asked(request.psp_id, body))?;
-    if let Some(merchant_id) = initiate.merchant_id {
-        check_merchant(&app, request.psp_id, merchant_id).await?;
-    }
-    if let Some(customer_id) = initiate.customer_id {
+    let InitiateRequest { terms, merchant_id, customer_id } = request.parse()?;
+    check_merchant(&app, request.psp_id, merchant_id).await?;
+    if let Some(customer_id) = customer_id {
         check_customer(&app, request.psp_id, customer_id).await?;
     }
+    let initiate = InitiatePayment {
+        merchant_id: Some(merchant_id),
+        customer_id,
+        ..terms.initiate(request.psp_id, Purpose::PayIn)
+    };
     make(&app, &request.idempotency, initiate, |app, payment| Answer::created(&PaymentRecord::of(app, payment))).await
 }
 
@@ -105,48 +129,25 @@ pub(in crate::http) async fn make(
     }
 }
 
-fn asked(psp_id: PspId, body: &Fields<'_>) -> Option<InitiatePayment> {
-    let merchant_id = body.required("merchant_id", read::id);
-    let customer_id = body.optional("customer_id", read::id);
-    let amount = body.required("amount", read::amount);
-    let token = body.required("currency", |value| read::name(value, "USDC, USDT"));
-    let chain = body.required("chain", chain);
-    let metadata = metadata(body);
-    let expires_in_secs = expires_in(body);
-    let reference = body.optional("reference", read::text);
-    Some(InitiatePayment {
-        psp_id,
-        purpose: Purpose::PayIn,
-        merchant_id: Some(merchant_id?),
-        customer_id,
-        reference,
-        metadata,
-        amount: amount?,
-        token: token?,
-        chain: chain?,
-        expires_in_secs,
-        answer: None,
-        audit: None,
-    })
-}
-
-/// Reads the PSP's own object.
-pub(in crate::http) fn metadata(body: &Fields<'_>) -> Option<Map<String, Value>> {
-    body.optional("metadata", |value| read::object(value, METADATA_BYTES_MAX, METADATA_LEVELS_MAX))
-}
-
-/// Reads the seconds until the payment expires.
-pub(in crate::http) fn expires_in(body: &Fields<'_>) -> i64 {
-    let read = |value| read::whole(value, EXPIRES_IN_MIN_SECS, EXPIRES_IN_MAX_SECS);
-    body.optional("expires_in", read).unwrap_or(EXPIRES_IN_DEFAULT_SECS)
-}
-
-/// Reads a chain's name, or `best`.
-pub(in crate::http) fn chain(value: &Value) -> Result<ChainChoiceRequest, Fault> {
-    if value == BEST {
-        return Ok(ChainChoiceRequest::Best);
+impl TermsFields {
+    /// The payment with these terms.
+    pub(in crate::http) fn initiate(self, psp_id: PspId, purpose: Purpose) -> InitiatePayment {
+        let Self { own: OwnFields { metadata, reference }, amount, currency: token, chain, expires_in } = self;
+        InitiatePayment {
+            psp_id,
+            purpose,
+            merchant_id: None,
+            customer_id: None,
+            reference,
+            metadata,
+            amount,
+            token,
+            chain,
+            expires_in_secs: expires_in,
+            answer: None,
+            audit: None,
+        }
     }
-    read::name::<Chain>(value, "base, polygon, arbitrum, best").map(ChainChoiceRequest::Named)
 }
 
 /// Checks that the merchant belongs to the PSP. Merchants are permanent, so the result is cached.

@@ -24,9 +24,6 @@ use crate::http::state::{AppShared, ListOf, OneOf};
 
 /// Order of the list.
 const ORDER: [Column; 2] = [Column::CreatedAt, Column::Id];
-/// Names of the labels.
-const LABELS: &str = "UNDERPAID, OVERPAID, LATE, MULTIPLE, EXCESS, REORGED, WRONG_TOKEN, WRONG_CHAIN, IN_REVIEW, \
-    FUNDS_BLOCKED, SETTLEMENT_FAILED";
 
 /// Read a payment
 ///
@@ -177,11 +174,11 @@ fn filters(query: &mut QueryFields, psp_id: PspId) -> Select<Entity> {
 
 /// Reads the parameter `status` of payments and transfers.
 pub(in crate::http) fn status(text: &str) -> Result<Status, Fault> {
-    read::name(&text.into(), "pending, confirmed, settled, mismatched, failed")
+    read::name(&text.into())
 }
 
 fn label(text: &str) -> Result<Label, Fault> {
-    read::name(&text.into(), LABELS)
+    read::name(&text.into())
 }
 
 /// Condition for the payments with a label. The column holds a JSON list of names; without the first part, SQLite does

@@ -5,21 +5,22 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_actors::destination::Unsuitable;
 use payferry_domain::payment::{
     Command, Decision, Funds, Payment, Refund, RefundFailure, RefundOrder, Requester, TransferToken,
 };
 use payferry_domain::{Address, Amount, Asset, Chain, RefundId, Token};
 use payferry_evm::wallet::checksummed;
+use payferry_httpkit::extract::rule::optional;
+use payferry_httpkit::extract::{Field as _, RequestBody};
 use payferry_httpkit::{
-    Answer, ApiError, Away, Fault, Fields, Money, Path, Problem, QueryFields, Read, Submission, read,
+    Answer, ApiError, Away, Fault, Fields, Money, Path, Problem, QueryFields, Read, Submission, read, request, rule,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use super::change::Change;
-use super::initiate::metadata;
+use super::initiate::OwnFields;
 use super::own;
 use crate::http::lists::{DateTime, Page, PageParams};
 use crate::http::state::{AppShared, ChangeOf, OneOf};
@@ -107,31 +108,24 @@ fn token_of(payment: &Payment, asset: Asset) -> Option<Token> {
 /// The field with the recipient's address.
 const ADDRESS: &str = "address";
 
-/// A refund to create.
-#[derive(ToSchema)]
-pub struct RefundRequest {
-    /// A decimal string. If absent, everything in the payment's own wallet is refunded (before the settlement the whole
-    /// amount, afterwards money that arrived later). If that wallet is empty, everything that can be refunded from the
-    /// account's vault.
-    #[schema(example = "10.00")]
-    pub amount: Option<String>,
-    /// The recipient's address. Optional only if the account's settings have `refund_to_sender` and one plain account
-    /// sent everything.
-    #[schema(example = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8")]
-    pub address: Option<String>,
-    /// For money that arrived on another chain than the payment's: that chain. base, polygon or arbitrum.
-    #[schema(example = "polygon")]
-    pub chain: Option<String>,
-    /// For money that arrived in another token than the payment's: its contract. If absent, the payment's own token on
-    /// `chain`.
-    pub token_address: Option<String>,
-    /// The PSP's own reference of the refund.
-    #[schema(max_length = 255)]
-    pub reference: Option<String>,
-    /// The PSP's own object, at most 16 KiB and 32 levels as JSON; returned in reads and webhooks. Numbers are 64-bit
-    /// integers or IEEE 754 doubles, and larger ones are refused.
-    #[schema(value_type = Option<Object>)]
-    pub metadata: Option<Map<String, Value>>,
+request! {
+    /// A refund to create.
+    pub struct RefundRequest {
+        ..own: OwnFields,
+        /// A decimal string. If absent, everything in the payment's own wallet is refunded (before the settlement the whole
+        /// amount, afterwards money that arrived later). If that wallet is empty, everything that can be refunded from the
+        /// account's vault.
+        amount: Option<Amount> = optional(rule::part()).example("10.00"),
+        /// The recipient's address. Optional only if the account's settings have `refund_to_sender` and one plain account
+        /// sent everything. An address in mixed case must match its EIP-55 checksum.
+        address: Option<Address> =
+            optional(rule::address()).example("0x70997970C51812dc3A010C7d01b50e0d17dc79C8"),
+        /// For money that arrived on another chain than the payment's: that chain.
+        chain: Option<Chain> = optional(rule::name()).example("polygon"),
+        /// For money that arrived in another token than the payment's: its contract. If absent, the payment's own token on
+        /// `chain`.
+        token_address: Option<Address> = optional(rule::address()),
+    }
 }
 
 /// Refund a payment
@@ -160,8 +154,7 @@ pub struct RefundRequest {
 pub async fn request(parts: ChangeOf<Money>) -> Result<Response, ApiError> {
     let (State(app), Path(payment_id), request) = parts;
     let payment = own(&app, request.psp_id, &payment_id).await?;
-    let read = |fields: &Fields<'_>, unsuitable| Some(RefundFields::read(fields, unsuitable));
-    let asked = read_with_address(&app, &request, read).await?;
+    let asked = read_with_address(&app, &request, RefundRequest::read).await?;
     let refund_id = RefundId::generate();
     let answer = move |_: &AppShared, payment: &Payment| Answer::accepted(&RefundRecord::find(payment, refund_id)?);
     asked.change(&app, &payment, refund_id).await?.carry_out(&app, &request, answer).await
@@ -172,7 +165,7 @@ pub async fn request(parts: ChangeOf<Money>) -> Result<Response, ApiError> {
 pub(super) async fn read_with_address<T>(
     app: &AppShared,
     request: &Submission<Money>,
-    read: impl FnOnce(&Fields<'_>, Option<Unsuitable>) -> Option<T>,
+    read: impl FnOnce(&Fields<'_>) -> Option<T>,
 ) -> Result<T, ApiError> {
     let body = request.json()?;
     let unsuitable = match body.get(ADDRESS).map(read::address) {
@@ -180,41 +173,24 @@ pub(super) async fn read_with_address<T>(
         _ => None,
     };
     let fields = Fields::of_body(body)?;
-    let asked = read(&fields, unsuitable);
+    if let Some(unsuitable) = unsuitable {
+        fields.fault(ADDRESS, Fault::new(unsuitable.code(), unsuitable.to_string()));
+    }
+    let asked = read(&fields);
     fields.finish(asked)
 }
 
-/// The fields of a refund request.
-pub(super) struct RefundFields {
-    amount: Option<Amount>,
-    to: Option<Address>,
-    chain: Option<Chain>,
-    token_address: Option<Address>,
-    reference: Option<String>,
-    metadata: Option<Map<String, Value>>,
-}
-
-impl RefundFields {
-    /// The names of the fields.
-    pub const FIELDS: [&str; 6] = ["amount", ADDRESS, "chain", "token_address", "reference", "metadata"];
-
-    /// Reads the fields. `unsuitable` is the result of checking the address.
-    pub fn read(fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Self {
-        let to = fields.optional(ADDRESS, read::address);
-        if let Some(unsuitable) = unsuitable {
-            fields.fault(ADDRESS, Fault::new(unsuitable.code(), unsuitable.to_string()));
-        }
-        let chain = fields.optional("chain", |value| read::name(value, "base, polygon, arbitrum"));
-        let token_address = fields.optional("token_address", read::address);
-        let (reference, metadata) = (fields.optional("reference", read::text), metadata(fields));
-        Self { amount: fields.optional("amount", read::part), to, chain, token_address, reference, metadata }
-    }
-
+impl RefundRequest {
     /// The decision to refund this amount of the payment's money. Asks the chain if the sender is a plain account.
-    pub async fn change(self, app: &AppShared, payment: &Payment, refund_id: RefundId) -> Result<Change, ApiError> {
+    pub(super) async fn change(
+        self,
+        app: &AppShared,
+        payment: &Payment,
+        refund_id: RefundId,
+    ) -> Result<Change, ApiError> {
         let asset = self.asset(app, payment)?;
         let funds = if asset.is_some() { Funds::Misdirected } else { Funds::Received };
-        let Self { amount, to, reference, metadata, .. } = self;
+        let Self { own: OwnFields { metadata, reference }, amount, address: to, .. } = self;
         let plain = app.system.plain_recipient(payment, asset, to).await;
         let plain = plain.map_err(|away| ApiError::Unavailable(Away::Chain, away.to_string().into()))?;
         let order = RefundOrder::new(refund_id, Requester::Psp);

@@ -60,7 +60,7 @@ record! {
         failure: Option<String> = failure.map(|failure| failure.1),
         next_attempt_at: Option<DateTime> = delivery.next_attempt_at.map(DateTime),
         /// The body, as it is signed and sent.
-        #[schema(value_type = Object)]
+        #[schema(value_type = BTreeMap<String, serde_json::Value>)]
         payload: Box<RawValue> = RawValue::from_string(event.payload)?,
         attempts: Vec<AttemptRecord> = attempts.into_iter().map(AttemptRecord::of).collect(),
         created_at: DateTime = DateTime(delivery.created_at),

@@ -238,5 +238,5 @@ pub(super) fn patterns(value: &Value) -> Result<Vec<EventPattern>, Fault> {
         return Err(Fault::new("too_many", format!("may have at most {PATTERNS_MAX} items")));
     }
     let expected = "*, a family such as payment.*, the name of an event such as payin.settled";
-    list.iter().map(|pattern| read::name(pattern, expected)).collect()
+    list.iter().map(|pattern| read::word(pattern, expected)).collect()
 }

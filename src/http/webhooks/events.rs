@@ -60,7 +60,7 @@ pub struct Feed {
     /// Delivered events up to this time have been deleted; null while none were, and with `after` or `cursor`.
     forgotten_until: Option<DateTime>,
     /// The bodies as they are signed and sent, in commit order.
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<BTreeMap<String, serde_json::Value>>)]
     events: Vec<Box<RawValue>>,
 }
 
@@ -135,7 +135,7 @@ record! {
         /// Sequence number of the event, without gaps per payment in the feed.
         sequence: i64 = event.sequence,
         /// The body, as it is signed and sent.
-        #[schema(value_type = Object)]
+        #[schema(value_type = BTreeMap<String, serde_json::Value>)]
         payload: Box<RawValue> = RawValue::from_string(event.payload)?,
         created_at: DateTime = DateTime(event.created_at),
         /// The same as `created_at`: events do not change.

@@ -10,13 +10,13 @@ from payferry_client import AuthenticatedClient
 from payferry_client.api.customers import create_customers, get_customer
 from payferry_client.api.merchants import sync_merchants
 from payferry_client.api.payments import get_payment, initiate_payment
-from payferry_client.models.address import Address
 from payferry_client.models.customer_answer import CustomerAnswer
-from payferry_client.models.customer_request import CustomerRequest
 from payferry_client.models.customers_answer import CustomersAnswer
+from payferry_client.models.individual_request import IndividualRequest
+from payferry_client.models.individual_request_type import IndividualRequestType
 from payferry_client.models.initiate_request import InitiateRequest
 from payferry_client.models.payment_record import PaymentRecord
-from payferry_client.models.problem import Problem
+from payferry_client.models.postal_address import PostalAddress
 from payferry_client.models.sync_answer import SyncAnswer
 from payferry_client.models.sync_item import SyncItem
 from payferry_client.models.sync_request import SyncRequest
@@ -38,8 +38,8 @@ def main(base_url: str, api_key: str) -> None:
     assert (payment.amount, payment.status) == ("10.50", "pending")
     assert payment.intermediary_wallet == initiated.intermediary_wallet
 
-    customer = CustomerRequest(
-        type_="individual",
+    customer = IndividualRequest(
+        type_=IndividualRequestType.INDIVIDUAL,
         country="USA",
         currency="USD",
         email="ada@example.com",
@@ -47,7 +47,7 @@ def main(base_url: str, api_key: str) -> None:
         last_name="Lovelace",
         dob=datetime.date(1990, 12, 10),
         government_id_number="P1234567",
-        residential_address=Address(
+        residential_address=PostalAddress(
             street_line_1="1 Harbour Road", city="Oakland", region="CA", zip_="94607", country="USA"
         ),
     )

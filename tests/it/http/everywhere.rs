@@ -1,10 +1,12 @@
 //! Properties of every route.
 
+use super::customers::individual;
 use crate::prelude::*;
 
 shared!(#[tokio::test] every_route, app = TestApp::start().await, app.renew_psp() =>
     requests_have_ids_and_answers_are_not_cacheable, unknown_routes_return_a_problem_document,
-    openapi_document_describes_every_route_and_its_page_loads_nothing_else, described_records_have_ids_and_times);
+    openapi_document_describes_every_route_and_its_page_loads_nothing_else, described_records_have_ids_and_times,
+    no_schema_allows_any_value, described_codes_exist);
 
 async fn requests_have_ids_and_answers_are_not_cacheable(app: &TestApp) {
     let own = app.get("/merchants").await;
@@ -96,6 +98,118 @@ async fn described_records_have_ids_and_times(app: &TestApp) {
         assert_eq!(wrapped.is_some(), has(schema, "message"), "{path}");
         assert!(wrapped.is_none_or(|name| has(schema, name)), "{path}");
     }
+}
+
+/// Every schema says what it describes. Objects with any content say so with `additionalProperties`.
+async fn no_schema_allows_any_value(app: &TestApp) {
+    fn find_any(value: &Value, at: &str, found: &mut Vec<String>) {
+        const HOLDS_SCHEMAS: [&str; 4] = ["properties", "schemas", "patternProperties", "$defs"];
+        const DESCRIBES: [&str; 7] = ["type", "$ref", "oneOf", "anyOf", "allOf", "enum", "const"];
+        let is_schema = at.ends_with("/schema")
+            || at.ends_with("/items")
+            || at
+                .rsplit('/')
+                .nth(1)
+                .is_some_and(|parent| HOLDS_SCHEMAS.contains(&parent) || ["oneOf", "anyOf", "allOf"].contains(&parent));
+        if is_schema {
+            let says = DESCRIBES.iter().any(|keyword| value.get(keyword).is_some());
+            let is_empty_object = value["type"] == "object"
+                && ["properties", "additionalProperties"].iter().all(|keyword| value.get(keyword).is_none());
+            if !says || is_empty_object {
+                found.push(at.to_owned());
+            }
+        }
+        match value {
+            Value::Object(fields) => {
+                for (name, value) in fields.iter().filter(|(name, _)| !name.starts_with("example")) {
+                    find_any(value, &format!("{at}/{name}"), found);
+                }
+            }
+            Value::Array(items) => {
+                for (index, value) in items.iter().enumerate() {
+                    find_any(value, &format!("{at}/{index}"), found);
+                }
+            }
+            _ => {}
+        }
+    }
+    let document = app.open("/openapi.json").await.json;
+    let mut found = Vec::new();
+    find_any(&document, "", &mut found);
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+/// Every code of an error in the document is in the list of all errors.
+async fn described_codes_exist(app: &TestApp) {
+    let list = include_str!("../../../docs/src/reference/errors.md");
+    let document = app.open("/openapi.json").await.json;
+    let mut codes = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let operations = item.as_object().unwrap().values();
+        let responses = operations.flat_map(|operation| operation["responses"].as_object().unwrap());
+        for (status, response) in responses.filter(|(status, _)| status.starts_with(['4', '5'])) {
+            let schema = &response["content"]["application/problem+json"]["schema"]["allOf"][1];
+            let described = schema["properties"]["code"]["enum"].as_array().unwrap();
+            assert!(!described.is_empty(), "{path} {status}");
+            for code in described.iter().map(|code| code.as_str().unwrap()) {
+                let is_listed = list.contains(&format!("| {status} | `{code}` |"));
+                assert!(is_listed || code.ends_with("_not_found"), "{path} {status}: {code}");
+                codes += 1;
+            }
+        }
+    }
+    assert!(codes > 500, "{codes} codes");
+}
+
+/// Sends each described field with a value of a wrong type. The error names all of them, and nothing else.
+#[tokio::test]
+async fn every_described_field_is_read() {
+    let app = TestApp::start_with_chains().await;
+    let document = app.open("/openapi.json").await.json;
+    let resolve = |schema: &Value| match schema["$ref"].as_str() {
+        Some(reference) => document.pointer(reference.trim_start_matches('#')).unwrap().clone(),
+        None => schema.clone(),
+    };
+    let payment = app.add_payment().await;
+    let customer = app.post("/api/v1/customers", &individual()).await.ok(201);
+    let customer = customer["customers"][0]["id"].as_str().unwrap();
+    let mut bodies = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let path_filled = path.replace("{payment_id}", payment.id()).replace("{customer_id}", customer);
+        for (method, operation) in item.as_object().unwrap() {
+            let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+            if schema.is_null() || path_filled.contains('{') {
+                continue;
+            }
+            let mut schemas = vec![resolve(schema)];
+            while let Some(found) = schemas.iter().position(|schema| schema.get("oneOf").is_some()) {
+                let union = schemas.remove(found);
+                schemas.extend(union["oneOf"].as_array().unwrap().iter().map(resolve));
+            }
+            for schema in schemas.iter().filter(|schema| schema["type"] == "object") {
+                let constant = |schema: &Value| schema["enum"].as_array().filter(|one| one.len() == 1).cloned();
+                let (mut body, mut expected) = (serde_json::Map::new(), std::collections::BTreeSet::new());
+                for (name, property) in schema["properties"].as_object().unwrap() {
+                    let value = constant(property).map_or_else(
+                        || {
+                            expected.insert(name.clone());
+                            if property["type"].to_string().contains("array") { json!("x") } else { json!([[0]]) }
+                        },
+                        |mut values| values.remove(0),
+                    );
+                    body.insert(name.clone(), value);
+                }
+                let call = app.request(method.to_uppercase().parse().unwrap(), &path_filled);
+                let reply = call.json(&Value::Object(body)).send().await;
+                assert_eq!(reply.status, 422, "{method} {path}: {}", reply.text());
+                let named = reply["errors"].as_array().unwrap().iter().map(|error| error["field"].as_str().unwrap());
+                let named: std::collections::BTreeSet<_> = named.map(str::to_owned).collect();
+                assert_eq!(named, expected, "{method} {path}");
+                bodies += 1;
+            }
+        }
+    }
+    assert!(bodies >= 12, "{bodies} bodies");
 }
 
 /// A database outage is not the client's error: every route asks the client to retry.

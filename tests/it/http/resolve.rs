@@ -29,7 +29,7 @@ async fn underpayment_is_accepted_if_the_expected_amount_matches() {
         (json!({ "action": "accept", "expected_received": 6 }), "expected_received: wrong_type"),
         (
             json!({ "action": "retry_settlement", "address": ADA, "expected_received": "6" }),
-            "address: not_applicable, expected_received: not_applicable",
+            "expected_received: not_applicable, address: not_applicable",
         ),
     ];
     assert_refused(&cases, async |body| app.post(&path, body).await).await;

@@ -116,6 +116,11 @@ impl<'a> Fields<'a> {
         items(list, &self.name_of(name), &self.faults, read)
     }
 
+    /// The value of a field, if it is valid. Records no fault.
+    pub fn valid<T>(&self, name: &str, read: impl FnOnce(&'a Value) -> Result<T, Fault>) -> Option<T> {
+        read(self.present(name)?).ok()
+    }
+
     /// Returns true if a field equals this text.
     pub fn is(&self, name: &str, text: &str) -> bool {
         self.present(name).is_some_and(|value| value == text)
@@ -138,6 +143,18 @@ impl<'a> Fields<'a> {
     /// The names of the fields that are present.
     pub fn names(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.object.keys().map(String::as_str)
+    }
+
+    /// The items of a field that is a list, in their order.
+    pub fn items(&self, name: &str) -> &'a [Value] {
+        self.object.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
+    /// Refuses every field that is not one of these.
+    pub fn only(&self, known: &[&str], refuse: fn(&str) -> Fault) {
+        for name in self.names().filter(|name| !known.contains(name)) {
+            self.fault(name, refuse(name));
+        }
     }
 
     /// Records a fault of a field.

@@ -3,7 +3,9 @@
 use std::str::FromStr;
 
 use email_address::EmailAddress;
+use payferry_domain::ids::Id;
 use payferry_domain::money::{AMOUNT_MAX, AMOUNT_MIN, AmountError};
+use payferry_domain::named::Named;
 use payferry_domain::{Address, Amount, Timestamp, TimestampError};
 use serde_json::{Map, Value};
 
@@ -30,6 +32,15 @@ pub fn text(value: &Value) -> Result<String, Fault> {
     Ok(text.to_owned())
 }
 
+/// Reads a text of at most `chars_max` characters (see [`text`]).
+pub fn short(value: &Value, chars_max: usize) -> Result<String, Fault> {
+    let text = text(value)?;
+    if text.chars().count() > chars_max {
+        return Err(Fault::new("too_long", format!("may have at most {chars_max} characters")));
+    }
+    Ok(text)
+}
+
 /// Reads an email address (RFC 5321 and 6531) at a domain: no display name, no host without a dot, no bare IP address.
 pub fn email(value: &Value) -> Result<String, Fault> {
     let email = text(value)?;
@@ -39,12 +50,17 @@ pub fn email(value: &Value) -> Result<String, Fault> {
 }
 
 /// Reads an id of the type `T`.
-pub fn id<T: FromStr<Err = payferry_domain::ids::IdError>>(value: &Value) -> Result<T, Fault> {
+pub fn id<T: Id>(value: &Value) -> Result<T, Fault> {
     string(value)?.parse().map_err(|_| Fault::new("invalid_id", "is not a valid id"))
 }
 
-/// Reads one of a few names.
-pub fn name<T: FromStr>(value: &Value, expected: &'static str) -> Result<T, Fault> {
+/// Reads a name of this enum.
+pub fn name<T: Named>(value: &Value) -> Result<T, Fault> {
+    word(value, &T::ALL.iter().map(|one| one.name()).collect::<Vec<_>>().join(", "))
+}
+
+/// Reads one of a few words. `expected` lists them.
+pub fn word<T: FromStr>(value: &Value, expected: &str) -> Result<T, Fault> {
     string(value)?.parse().map_err(|_| Fault::new("unknown_value", format!("must be one of {expected}")))
 }
 
@@ -90,6 +106,11 @@ pub fn address(value: &Value) -> Result<Address, Fault> {
         return Err(Fault::new("wrong_checksum", "does not match its EIP-55 checksum; check its characters and case"));
     }
     Ok(address)
+}
+
+/// Reads true or false.
+pub fn flag(value: &Value) -> Result<bool, Fault> {
+    value.as_bool().ok_or_else(|| Fault::new("wrong_type", "must be true or false"))
 }
 
 /// Reads a whole number within bounds.

@@ -168,7 +168,7 @@ impl DecisionRequest {
 
 /// Reads the fields of a decision about a transfer.
 fn screening(fields: &Fields<'_>) -> Option<Action> {
-    let chain = fields.required("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum"));
+    let chain = fields.required("chain", read::name::<Chain>);
     let tx_hash = fields.required("tx_hash", |value| {
         let malformed = |_| Fault::new("invalid_hash", "must be 0x and 64 hexadecimal digits");
         read::string(value)?.parse::<Hash32>().map_err(malformed)
@@ -181,7 +181,7 @@ fn screening(fields: &Fields<'_>) -> Option<Action> {
 
 /// Reads the fields of a refund of blocked money.
 fn refund(fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Option<Action> {
-    let chain = fields.optional("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum"));
+    let chain = fields.optional("chain", read::name::<Chain>);
     let token_address = fields.optional("token_address", read::address);
     for (name, other) in [("chain", "token_address"), ("token_address", "chain")] {
         if !fields.has(name) && fields.has(other) {

@@ -14,6 +14,7 @@ use payferry_accounts::tenants::{
 use payferry_actors::chains::Chains;
 use payferry_domain::{Amount, FeeBps, PspId, Timestamp};
 use payferry_entities::Transaction;
+use payferry_httpkit::extract::RequestBody as _;
 use payferry_httpkit::{Answer, ApiError, Fault, Fields, JsonBody, Path, QueryFields};
 use payferry_journal::audit::Actor;
 use payferry_journal::psps::PspPolicies;
@@ -26,7 +27,7 @@ use crate::approvals::action::ApprovalAction;
 use crate::approvals::store::{Approval, Proposal};
 use crate::input::{id_of, name, only, tenant_failure};
 use crate::psps::policies as fields;
-use crate::psps::policies::{BPS_MAX, basis_points, some_amount};
+use crate::psps::policies::{BPS_MAX, PolicyFields, basis_points, some_amount};
 
 /// Fields of a PSP that only the operator sets.
 const FIELDS: [&str; 5] = ["name", "fee_bps", "send_max", "send_daily_max", "refund_elsewhere_daily_max"];
@@ -78,7 +79,7 @@ pub(crate) async fn create(operator: Operator, body: JsonBody) -> Result<Answer,
 }
 
 pub(crate) fn read_new(fields: &Fields<'_>, chains: &Chains) -> Option<(Name, PolicyChange)> {
-    only(fields, &[FIELDS.as_slice(), &fields::POLICIES].concat());
+    only(fields, &[FIELDS.as_slice(), &PolicyFields::names()].concat());
     let (name, change) = (fields.required("name", name), policies(fields, chains));
     Some((name?, change))
 }
@@ -118,7 +119,7 @@ pub(crate) async fn change(operator: Operator, Path(psp_id): Path<String>, body:
 
 /// Reads the fields of a changed PSP. Fields that are not given stay unchanged.
 pub(crate) fn read_change(fields: &Fields<'_>, chains: &Chains) -> (Option<Name>, PolicyChange) {
-    only(fields, &[FIELDS.as_slice(), &fields::POLICIES].concat());
+    only(fields, &[FIELDS.as_slice(), &PolicyFields::names()].concat());
     (fields.optional("name", name), policies(fields, chains))
 }
 

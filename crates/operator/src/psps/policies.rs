@@ -8,40 +8,116 @@ use payferry_actors::chains::Chains;
 use payferry_domain::money::{AMOUNT_MAX, AmountError};
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Amount, Chain, Finality, FinalityPolicy};
-use payferry_httpkit::{Fault, Fields, read};
-use payferry_journal::psps::DUST_FLOOR_MAX;
+use payferry_httpkit::extract::rule::{optional, required};
+use payferry_httpkit::extract::{Components, Field, RequestBody as _, closed};
+use payferry_httpkit::{Fault, Fields, Rule, read, request, rule};
+use payferry_journal::psps::{DUST_FLOOR_MAX, EventFamilies};
 use serde::Serialize;
-use serde_json::Value;
-use utoipa::ToSchema;
+use serde_json::{Value, json};
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, SchemaType, Type};
+use utoipa::openapi::{Ref, RefOr, Schema};
+use utoipa::{PartialSchema as _, ToSchema};
 
-/// Settings that the PSP decides.
-pub const POLICIES: [&str; 8] = [
-    "tolerance",
-    "tolerance_bps",
-    "overpayment",
-    "refund_to_sender",
-    "require_customer",
-    "dust_floor",
-    "event_families",
-    "finality",
-];
 /// 100 percent in basis points.
 pub const BPS_MAX: i64 = 10_000;
 
+request! {
+    /// Settings that the PSP decides.
+    pub struct PolicyFields {
+        /// Accepted underpayment, as an amount.
+        tolerance: Option<Amount> = optional(amount_up_to::<{ AMOUNT_MAX.units() }>()).example("0.05"),
+        /// Accepted underpayment, in basis points of the due amount; the greater of the two applies.
+        tolerance_bps: Option<u16> = optional(BASIS_POINTS),
+        /// `hold`: the payment is mismatched and you decide. `accept`: everything is settled. `refund_excess`: the due
+        /// amount is settled and the excess is refunded to the sender, if `refund_to_sender` is on and one plain account
+        /// sent everything. `accept` and `refund_excess` notify `payment.mismatched`, then `payment.confirmed`.
+        overpayment: Option<OverpaymentPolicy> = optional(OVERPAYMENT).example("accept"),
+        /// True if refunds without an address may go to the sender.
+        refund_to_sender: Option<bool> = optional(rule::flag()),
+        /// True if every payment must name its customer.
+        require_customer: Option<bool> = optional(rule::flag()),
+        /// Transfers below this are ignored; at most 1.
+        dust_floor: Option<Amount> = optional(amount_up_to::<{ DUST_FLOOR_MAX.units() }>()).example("0.001"),
+        /// Which event names are sent. An event that only one of the families has is always sent.
+        event_families: Option<EventFamilies> = optional(rule::name::<EventFamilies>()).example("payment"),
+        /// Required finality, by chain: one to three bands of ascending amounts, nowhere weaker than the chain's `least`;
+        /// or `"default"`, the operator's bands.
+        finality: () = FinalityField,
+    }
+}
+
 /// Reads the requested policy change; faults are recorded in `fields`.
 pub fn policies(fields: &Fields<'_>, chains: &Chains) -> PolicyChange {
+    let finality = fields.optional_object(FINALITY, |by_chain| Some(tiers(by_chain, chains))).unwrap_or_default();
+    let Some(asked) = PolicyFields::read(fields) else { return PolicyChange::default() };
     PolicyChange {
-        tolerance: fields.optional("tolerance", |value| amount_up_to(value, AMOUNT_MAX)),
-        tolerance_bps: fields.optional("tolerance_bps", basis_points),
-        overpayment: fields.optional("overpayment", overpayment),
-        refund_to_sender: fields.optional("refund_to_sender", flag),
-        require_customer: fields.optional("require_customer", flag),
-        dust_floor: fields.optional("dust_floor", |value| amount_up_to(value, DUST_FLOOR_MAX)),
-        event_families: fields.optional("event_families", |value| read::name(value, "both, payment, payin")),
-        finality: fields.optional_object("finality", |by_chain| Some(tiers(by_chain, chains))).unwrap_or_default(),
+        tolerance: asked.tolerance,
+        tolerance_bps: asked.tolerance_bps,
+        overpayment: asked.overpayment,
+        refund_to_sender: asked.refund_to_sender,
+        require_customer: asked.require_customer,
+        dust_floor: asked.dust_floor,
+        event_families: asked.event_families,
+        finality,
         ..PolicyChange::default()
     }
 }
+
+/// The field with the finality by chain.
+const FINALITY: &str = "finality";
+
+/// Describes the finality by chain. [`tiers`] reads it, because it depends on the running chains.
+struct FinalityField;
+
+impl Field for FinalityField {
+    type Value = ();
+
+    fn read(&self, _: &str, _: &Fields<'_>) -> Option<()> {
+        Some(())
+    }
+
+    fn schema(&self) -> RefOr<Schema> {
+        let object = ObjectBuilder::new().schema_type(SchemaType::from_iter([Type::Object, Type::Null]));
+        let by_chain = Chain::ALL.iter().fold(object, |object, chain| {
+            let bands = ArrayBuilder::new().items(Ref::from_schema_name(TierRequest::name()));
+            let bands = bands.min_items(Some(1)).max_items(Some(BANDS_MAX));
+            object.property(chain.as_str(), OneOfBuilder::new().item(rule::one_of([DEFAULT_WORD])).item(bands))
+        });
+        let example = json!({"base": [{"below": "500", "wait": 10}, {"wait": "finalized"}]});
+        closed(by_chain).examples([example]).build().into()
+    }
+
+    fn components(&self, schemas: &mut Components) {
+        schemas.push((TierRequest::name().into_owned(), TierRequest::schema()));
+    }
+}
+
+request! {
+    /// One band of amounts.
+    pub struct TierRequest {
+        /// Amounts below this, and not in the band before; absent in the last band.
+        below: Option<Amount> = optional(amount_up_to::<{ i64::MAX }>()).example("1000.00"),
+        /// Number of blocks (1 is the transfer's own), `safe` or `finalized`.
+        wait: Finality = required(WAIT).example("finalized"),
+    }
+}
+
+/// A required finality.
+const WAIT: Rule<Finality> = Rule {
+    read: wait,
+    schema: || {
+        let kinds = SchemaType::from_iter([Type::Integer, Type::String]);
+        let either = ObjectBuilder::new().schema_type(kinds).pattern(Some("^(safe|finalized)$"));
+        either.minimum(Some(1)).maximum(Some(FINALITY_BLOCKS_MAX))
+    },
+};
+
+/// The overpayment policy.
+const OVERPAYMENT: Rule<OverpaymentPolicy> =
+    Rule { read: overpayment, schema: || rule::one_of(["hold", "accept", "refund_excess"]) };
+
+/// A whole number of basis points.
+pub const BASIS_POINTS: Rule<u16> = Rule { read: basis_points, schema: || (rule::whole::<0, BPS_MAX>().schema)() };
 
 /// Reads the overpayment policy. The names are listed here, because the domain has another policy, for transfers, that
 /// a PSP may not choose.
@@ -66,13 +142,13 @@ pub fn some_amount(value: &Value) -> Result<Amount, Fault> {
     text.parse().map_err(|error: AmountError| Fault::new("amount_malformed", error.to_string()))
 }
 
-fn amount_up_to(value: &Value, max: Amount) -> Result<Amount, Fault> {
-    let amount = some_amount(value)?;
-    if amount > max { Err(Fault::new("amount_too_large", format!("must be at most {max}"))) } else { Ok(amount) }
-}
-
-fn flag(value: &Value) -> Result<bool, Fault> {
-    value.as_bool().ok_or_else(|| Fault::new("wrong_type", "must be true or false"))
+/// An amount that may be zero, of at most `UNITS_MAX` base units.
+fn amount_up_to<const UNITS_MAX: i64>() -> Rule<Amount> {
+    let read = |value: &Value| {
+        let (amount, max) = (some_amount(value)?, Amount::from_units(UNITS_MAX));
+        if amount > max { Err(Fault::new("amount_too_large", format!("must be at most {max}"))) } else { Ok(amount) }
+    };
+    Rule { read, schema: rule::amount_up_to::<UNITS_MAX>().schema }
 }
 
 /// Maximum number of bands of one chain.
@@ -101,12 +177,6 @@ enum Wait {
     /// A block tag.
     Tag(&'static str),
 }
-
-/// Bands of a chain, or `"default"`.
-#[derive(ToSchema)]
-#[schema(value_type = Object)]
-#[allow(dead_code, reason = "it describes the body; `tiers` reads it")]
-pub struct TiersRequest(Value);
 
 impl From<Finality> for Wait {
     fn from(finality: Finality) -> Self {
@@ -153,7 +223,8 @@ fn tiers(by_chain: &Fields<'_>, chains: &Chains) -> BTreeMap<Chain, OwnOrDefault
             change.insert(spec.chain, OwnOrDefault::Default);
             continue;
         }
-        let Some(bands) = by_chain.objects(name, BANDS_MAX, band) else { continue };
+        let Some(bands) = by_chain.objects(name, BANDS_MAX, TierRequest::read) else { continue };
+        let bands: Vec<_> = bands.into_iter().map(|band| (band.below, band.wait)).collect();
         match policy(&bands) {
             Err(fault) => by_chain.fault(name, fault),
             Ok(own) if own.at_least(spec.finality_least) == own => {
@@ -169,12 +240,6 @@ fn tiers(by_chain: &Fields<'_>, chains: &Chains) -> BTreeMap<Chain, OwnOrDefault
 }
 
 type Band = (Option<Amount>, Finality);
-
-fn band(fields: &Fields<'_>) -> Option<Band> {
-    let below = fields.optional("below", some_amount);
-    let wait = fields.required("wait", wait);
-    Some((below, wait?))
-}
 
 fn wait(text: &Value) -> Result<Finality, Fault> {
     match text.as_str() {

@@ -62,7 +62,7 @@ fn read_new(fields: &Fields<'_>) -> Option<(Option<Chain>, Option<Address>)> {
     let address = |value: &Value| if value == NONE { Ok(None) } else { wallet(value).map(Some) };
     let chain = |value: &Value| match read::string(value)? {
         EVERY_CHAIN => Ok(None),
-        _ => read::name::<Chain>(value, "all, base, polygon, arbitrum").map(Some),
+        _ => read::word::<Chain>(value, "all, base, polygon, arbitrum").map(Some),
     };
     let (address, chain) = (fields.required("address", address), fields.optional("chain", chain));
     Some((chain.unwrap_or_default(), address?))

@@ -106,7 +106,7 @@ pub(super) async fn withdrawal_wallet<H: SandboxHost>(
     Body(body): Body,
 ) -> Result<Answer, ApiError> {
     let (wallet, chain) = fields(&body, |fields| {
-        let chain = fields.optional("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum"));
+        let chain = fields.optional("chain", read::name::<Chain>);
         Some((fields.required("address", read::address)?, chain))
     })?;
     app.set_withdrawal_wallet(caller.psp_id, chain, wallet).await?;
@@ -120,7 +120,7 @@ pub(super) async fn faucet(
     Body(body): Body,
 ) -> Result<Answer, ApiError> {
     let (chain, to, amount) = fields(&body, |fields| {
-        let chain = fields.required("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum"));
+        let chain = fields.required("chain", read::name::<Chain>);
         let to = fields.required("address", read::address);
         let amount = fields.optional("amount", amount).unwrap_or(FAUCET_TOKENS);
         Some((chain?, to?, amount))

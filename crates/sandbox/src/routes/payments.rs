@@ -46,9 +46,9 @@ pub(super) async fn pay<H: SandboxHost>(
     let (amount, token, chain, payer) = fields(&body, |fields| {
         Some((
             fields.optional("amount", amount),
-            fields.optional("currency", |value| read::name::<Token>(value, "USDC, USDT")),
-            fields.optional("chain", |value| read::name::<Chain>(value, "base, polygon, arbitrum")),
-            fields.optional("from", |value| read::name(value, "clean, sanctioned, review")).unwrap_or(Payer::Clean),
+            fields.optional("currency", read::name::<Token>),
+            fields.optional("chain", read::name::<Chain>),
+            fields.optional("from", read::name).unwrap_or(Payer::Clean),
         ))
     })?;
     let (amount, token, chain) = (amount.unwrap_or(due.amount), token.unwrap_or(due.token), chain.unwrap_or(due.chain));
