@@ -51,6 +51,8 @@ pub struct UnreadableQuery(pub Problem);
 
 /// Media type of problem documents.
 const PROBLEM_TYPE: &str = "application/problem+json";
+/// The schema of a problem document in a response.
+const PROBLEM_SCHEMA: &str = "/content/application~1problem+json/schema";
 /// Description of that failure.
 const UNREADABLE_QUERY: &str = "Parameters that are unknown or cannot be read, all named.";
 
@@ -164,6 +166,21 @@ fn codes_of_parameters(path: &str) -> impl Iterator<Item = String> {
         Some(object) => format!("{object}_not_found"),
         None => "document_not_found".to_owned(),
     })
+}
+
+/// The document as JSON. The codes of an error stand beside the reference to its schema, which `utoipa` cannot express, so
+/// that generated clients have one type for all problems.
+pub(super) fn to_json(document: &Document) -> Bytes {
+    let mut json = serde_json::to_value(document).unwrap_or_default();
+    let paths = json["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
+    let operations = paths.filter_map(serde_json::Value::as_object_mut).flat_map(|item| item.values_mut());
+    let responses = operations.filter_map(|operation| operation["responses"].as_object_mut());
+    for response in responses.flat_map(|responses| responses.values_mut()) {
+        if let Some(schema) = response.pointer_mut(PROBLEM_SCHEMA) {
+            *schema = serde_json::json!({ "$ref": schema["allOf"][0]["$ref"], "properties": schema["allOf"][1]["properties"] });
+        }
+    }
+    Bytes::from(json.to_string())
 }
 
 /// The query parameters of each operation.

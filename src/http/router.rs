@@ -1,6 +1,5 @@
 //! The routes, in the order of the interface.
 
-use axum::body::Bytes;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use payferry_httpkit::edge::Edge;
@@ -64,7 +63,7 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .split_for_parts();
     let document = openapi::complete(bare_document.merge_from(prefixed_document), app.config.public_url.as_str());
     let query_names = openapi::query_names(&document);
-    let json = Bytes::from(document.to_json().unwrap_or_default());
+    let json = openapi::to_json(&document);
     let limits = &app.config.limits;
     let edge = Edge::new(Listener::Public, app.door.clone(), limits.request_timeout, limits.edge);
     let router = Router::new()

@@ -15,8 +15,11 @@ from payferry_client.models.customers_answer import CustomersAnswer
 from payferry_client.models.individual_request import IndividualRequest
 from payferry_client.models.individual_request_type import IndividualRequestType
 from payferry_client.models.initiate_request import InitiateRequest
+from payferry_client.models.initiate_request_chain import InitiateRequestChain
+from payferry_client.models.initiate_request_currency import InitiateRequestCurrency
 from payferry_client.models.payment_record import PaymentRecord
 from payferry_client.models.postal_address import PostalAddress
+from payferry_client.models.problem import Problem
 from payferry_client.models.sync_answer import SyncAnswer
 from payferry_client.models.sync_item import SyncItem
 from payferry_client.models.sync_request import SyncRequest
@@ -30,7 +33,12 @@ def main(base_url: str, api_key: str) -> None:
     assert isinstance(synced, SyncAnswer), synced
 
     merchant_id = synced.merchants[0].merchant_id
-    request = InitiateRequest(merchant_id=merchant_id, amount="10.50", currency="USDC", chain="base")
+    request = InitiateRequest(
+        merchant_id=merchant_id,
+        amount="10.50",
+        currency=InitiateRequestCurrency.USDC,
+        chain=InitiateRequestChain.BASE,
+    )
     initiated = initiate_payment.sync(client=client, body=request)
     assert isinstance(initiated, PaymentRecord), initiated
     payment = get_payment.sync(initiated.payment_id, client=client)
