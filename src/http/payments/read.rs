@@ -38,6 +38,21 @@ pub async fn get(parts: OneOf<Read>) -> Result<Answer, ApiError> {
     Answer::ok(&PaymentRecord::of(&app, &own(&app, caller.psp_id, &payment_id).await?))
 }
 
+/// One event of the stream. Comments keep the connection open.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "it describes the events that `http::live` writes")]
+pub struct StreamEvent {
+    /// `payment` or `end`.
+    #[schema(example = "payment")]
+    event: String,
+    /// The payment as JSON; at the end, its status.
+    data: String,
+    /// The payment's version.
+    id: Option<String>,
+    /// Milliseconds after which a client may reconnect.
+    retry: Option<u32>,
+}
+
 /// Follow a payment
 ///
 /// Server-sent events. `payment` has the payment as in `GET /payments/{payment_id}`; it is sent at once and after each
@@ -47,7 +62,7 @@ pub async fn get(parts: OneOf<Read>) -> Result<Answer, ApiError> {
 #[utoipa::path(
     get, path = "/payments/{payment_id}/events", tag = "Payments", operation_id = "followPayment",
     params(("payment_id" = String, Path, description = "The id from `initiate`.")),
-    responses((status = 200, description = "The stream.", body = String, content_type = "text/event-stream")),
+    responses((status = 200, description = "The stream.", body = StreamEvent, content_type = "text/event-stream")),
 )]
 pub async fn events(parts: OneOf<Read>) -> Result<Response, ApiError> {
     let (State(app), caller, Path(payment_id)) = parts;
