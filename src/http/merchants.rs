@@ -8,10 +8,11 @@ use axum::response::Response;
 use payferry_domain::{MerchantId, PspId, Timestamp};
 use payferry_entities::Transaction;
 use payferry_entities::merchants::{Column, Entity};
-use payferry_httpkit::extract::rule::required;
+use payferry_httpkit::extract::field::required;
 use payferry_httpkit::extract::{Field as _, RequestBody as _};
 use payferry_httpkit::{
-    Answer, ApiError, Fault, FieldError, Fields, Path, Payments, Problem, Read, Rule, Submission, read, request, rule,
+    Answer, ApiError, Fault, FieldError, Fields, Path, Payments, Problem, Read, Rule, Submission, field, read, request,
+    rule,
 };
 use sea_orm::sea_query::SimpleExpr;
 use sea_orm::{
@@ -36,7 +37,7 @@ request! {
     /// Merchants to create or update.
     pub struct SyncRequest {
         /// 1 to 1,000 merchants.
-        merchants: Vec<SyncItem> = rule::list::<_, MERCHANTS_MAX>(),
+        merchants: Vec<SyncItem> = field::list::<_, MERCHANTS_MAX>(),
     }
 }
 

@@ -24,7 +24,7 @@ pub use edge::X_REQUEST_ID;
 pub use error::{ApiError, Away, FieldError, Problem};
 pub use extract::{
     AnyQuery, Fault, Fields, JsonBody, PageQuery, Path, QueryFields, QueryNames, RequestBody, Rule, Submission,
-    between, read, rule,
+    between, field, read, rule,
 };
 pub use idempotency::Answer;
 pub use limits::{Limits, REQUEST_TIMEOUT};

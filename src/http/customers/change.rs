@@ -6,7 +6,7 @@ use axum::response::Response;
 use payferry_domain::CheckId;
 use payferry_domain::customer::{Command, Rejection};
 use payferry_httpkit::extract::Field as _;
-use payferry_httpkit::extract::rule::required;
+use payferry_httpkit::extract::field::required;
 use payferry_httpkit::{Answer, ApiError, Customers, Fault, Path, Problem, request};
 use payferry_journal::audit::Actor;
 

@@ -7,9 +7,11 @@ use chrono::NaiveDate;
 use payferry_domain::customer::CustomerKind;
 use payferry_domain::{CustomerId, PspId, Timestamp, named};
 use payferry_entities::customers::Model;
-use payferry_httpkit::extract::rule::{blank, constant, optional, refused, required};
+use payferry_httpkit::extract::field::{blank, constant, optional, refused, required};
 use payferry_httpkit::extract::{Components, Field as _, RequestBody as _};
-use payferry_httpkit::{Answer, ApiError, Away, Customers, Fault, Fields, Problem, Submission, read, request, rule};
+use payferry_httpkit::{
+    Answer, ApiError, Away, Customers, Fault, Fields, Problem, Submission, field, read, request, rule,
+};
 use payferry_journal::JournalError;
 use payferry_journal::audit::Actor;
 use payferry_journal::customers::{self, NewCustomer};
@@ -206,7 +208,7 @@ request! {
         /// For compliance checks; encrypted at rest.
         government_id_number: String = required(values::id_number()).example("P1234567"),
         tax_id: Option<String> = optional(values::id_number()).example("123-45-6789"),
-        residential_address: PostalAddress = rule::object(),
+        residential_address: PostalAddress = field::object(),
         /// Not settable here; upload the document instead.
         proof_of_residential_address: () = refused(document),
         /// Not settable here; upload the document instead.

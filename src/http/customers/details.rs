@@ -10,9 +10,11 @@ use payferry_domain::{Address as WalletAddress, CheckId, CustomerId, PspId, name
 use payferry_entities::customers;
 use payferry_entities::payment_details::{Column, Entity, Model};
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::extract::rule::{optional, required};
+use payferry_httpkit::extract::field::{optional, required};
 use payferry_httpkit::extract::{Field as _, RequestBody as _};
-use payferry_httpkit::{Answer, ApiError, Customers, Fault, Fields, Problem, Rule, Submission, read, request, rule};
+use payferry_httpkit::{
+    Answer, ApiError, Customers, Fault, Fields, Problem, Rule, Submission, field, read, request, rule,
+};
 use payferry_journal::audit::Actor;
 use payferry_journal::customers::Opened;
 use payferry_runtime::seal::Sealer;
@@ -53,7 +55,7 @@ request! {
         /// Nine digits.
         pub routing_number: Option<String> = optional(ROUTING_NUMBER).example("021000021"),
         /// Address of the branch; required with a bank account of a customer in the USA.
-        pub bank_address: Option<PostalAddress> = rule::optional_object(),
+        pub bank_address: Option<PostalAddress> = field::optional_object(),
         /// SWIFT/BIC or a local code.
         pub bank_code: Option<String> = optional(rule::short::<BANK_CODE_CHARS_MAX>()).example("FRSTUS33"),
     }

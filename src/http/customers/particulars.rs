@@ -6,8 +6,8 @@
 use chrono::NaiveDate;
 use payferry_domain::CustomerId;
 use payferry_httpkit::extract::Field as _;
-use payferry_httpkit::extract::rule::{optional, required};
-use payferry_httpkit::{ApiError, request, rule};
+use payferry_httpkit::extract::field::{optional, required};
+use payferry_httpkit::{ApiError, field, request, rule};
 use payferry_runtime::seal::Sealer;
 use serde::{Deserialize, Serialize};
 
@@ -46,12 +46,12 @@ request! {
         pub business_tax_id: String = required(values::id_number()).example("12-3456789"),
         /// The primary contact's share, a string from 0 to 100 with at most 4 decimals.
         pub ownership_percentage: String = required(values::PERCENTAGE).example("60"),
-        pub registered_business_address: PostalAddress = rule::object(),
+        pub registered_business_address: PostalAddress = field::object(),
         pub website_url: Option<String> = optional(values::WEB_ADDRESS).example("https://engines.example"),
         /// If different from `incorporation_certificate_number`.
         pub business_registration_number: Option<String> = optional(values::id_number()).example("REG-7"),
         /// Its other owners; all shares add up to at most 100.
-        pub beneficiary_owners: Vec<BeneficiaryOwner> = rule::optional_list::<_, BENEFICIARY_OWNERS_MAX>(),
+        pub beneficiary_owners: Vec<BeneficiaryOwner> = field::optional_list::<_, BENEFICIARY_OWNERS_MAX>(),
     }
 }
 
@@ -67,7 +67,7 @@ request! {
         pub phone_number: Option<String> = optional(values::PHONE_NUMBER).example("+14155550124"),
         /// A string from 0 to 100 with at most 4 decimals.
         pub ownership_percentage: String = required(values::PERCENTAGE).example("40"),
-        pub address: PostalAddress = rule::object(),
+        pub address: PostalAddress = field::object(),
         pub government_id_type: Option<String> = optional(values::id_number()).example("passport"),
         pub government_id_number: Option<String> = optional(values::id_number()).example("P7654321"),
         pub tax_id: Option<String> = optional(values::id_number()).example("987-65-4321"),

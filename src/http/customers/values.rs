@@ -7,7 +7,7 @@ use celes::Country;
 use chrono::{Months, NaiveDate, Utc};
 use iso_currency::Currency;
 use payferry_httpkit::extract::Field as _;
-use payferry_httpkit::extract::rule::{optional, required};
+use payferry_httpkit::extract::field::{optional, required};
 use payferry_httpkit::{Fault, Rule, read, request, rule};
 use phonenumber::metadata::DATABASE;
 use serde::{Deserialize, Serialize};

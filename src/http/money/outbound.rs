@@ -12,7 +12,7 @@ use payferry_entities::sendings::{Column, Entity, Model};
 use payferry_entities::{audit_log, payment_details};
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::extract::Field as _;
-use payferry_httpkit::extract::rule::required;
+use payferry_httpkit::extract::field::required;
 use payferry_httpkit::{Answer, ApiError, Money, Path, Problem, QueryFields, Read, Submission, read, request, rule};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_journal::outbound::outbound_of;

@@ -12,7 +12,7 @@ use payferry_domain::{CustomerId, TransferId};
 use payferry_entities::payments::{Column, Entity, Model};
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::extract::Field as _;
-use payferry_httpkit::extract::rule::required;
+use payferry_httpkit::extract::field::required;
 use payferry_httpkit::{Answer, ApiError, Money, Path, Problem, Read, Submission, request, rule};
 use payferry_journal::payments::payment_of;
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};

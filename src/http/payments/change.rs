@@ -10,7 +10,7 @@ use payferry_actors::pauses::Scope;
 use payferry_actors::payment::ResultRows;
 use payferry_domain::payment::{Command, Payment, Requester};
 use payferry_domain::{Amount, CommandError, PaymentId, RefundId, named};
-use payferry_httpkit::extract::rule::{optional, required};
+use payferry_httpkit::extract::field::{optional, required};
 use payferry_httpkit::extract::{Field as _, RequestBody as _};
 use payferry_httpkit::{
     Answer, ApiError, Fault, Fields, Money, Path, Payments, Problem, Requires, Submission, read, request, rule,

@@ -8,7 +8,7 @@ use payferry_domain::payment::{Payment, Purpose};
 use payferry_domain::{Amount, Chain, CustomerId, MerchantId, PspId, Token};
 use payferry_entities::{customers, merchants};
 use payferry_httpkit::extract::Field as _;
-use payferry_httpkit::extract::rule::{optional, or_default, required};
+use payferry_httpkit::extract::field::{optional, or_default, required};
 use payferry_httpkit::idempotency::Idempotency;
 use payferry_httpkit::{Answer, ApiError, FieldError, Payments, Problem, Rule, Submission, read, request, rule};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};

@@ -10,7 +10,7 @@ use payferry_domain::payment::{
 };
 use payferry_domain::{Address, Amount, Asset, Chain, RefundId, Token};
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::extract::rule::optional;
+use payferry_httpkit::extract::field::optional;
 use payferry_httpkit::extract::{Field as _, RequestBody};
 use payferry_httpkit::{
     Answer, ApiError, Away, Fault, Fields, Money, Path, Problem, QueryFields, Read, Submission, read, request, rule,

@@ -2,6 +2,7 @@
 //!
 //! Reading does not stop at the first fault: the answer names every fault at once.
 
+pub mod field;
 mod fields;
 pub(crate) mod json;
 mod query;
@@ -9,6 +10,7 @@ pub mod read;
 pub mod rule;
 
 pub use crate::caller::{JSON_BODY_BYTES_MAX, JsonBody, RequestRefusal, Submission, read_body};
+pub use field::{Components, Field, RequestBody, bare, closed, components, describe, schema_of};
 pub use fields::{Fault, Fields};
 pub use query::{AnyQuery, PageQuery, Path, QueryFields, QueryNames, between};
-pub use rule::{Components, Field, RequestBody, Rule, bare, closed, components, describe, schema_of};
+pub use rule::Rule;

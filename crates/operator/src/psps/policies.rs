@@ -8,7 +8,7 @@ use payferry_actors::chains::Chains;
 use payferry_domain::money::{AMOUNT_MAX, AmountError};
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Amount, Chain, Finality, FinalityPolicy};
-use payferry_httpkit::extract::rule::{optional, required};
+use payferry_httpkit::extract::field::{optional, required};
 use payferry_httpkit::extract::{Components, Field, RequestBody as _, closed};
 use payferry_httpkit::{Fault, Fields, Rule, read, request, rule};
 use payferry_journal::psps::{DUST_FLOOR_MAX, EventFamilies};

@@ -56,7 +56,7 @@ pub(super) async fn mine(request: ChainRequest) -> Result<impl IntoResponse, Api
 /// Pauses or resumes interval mining, to hold a chain still during a test; `mine` still works.
 pub(super) async fn mining(request: ChainRequest) -> Result<Answer, ApiError> {
     let (name, chain, body) = chain(request)?;
-    let paused = fields(&body, |fields| fields.required("paused", flag))?;
+    let paused = fields(&body, |fields| fields.required("paused", read::flag))?;
     if paused {
         chain.devchain().pause_mining();
     } else {
@@ -65,15 +65,11 @@ pub(super) async fn mining(request: ChainRequest) -> Result<Answer, ApiError> {
     answer(if paused { "Paused" } else { "Mining" }, name, chain.devchain().head())
 }
 
-fn flag(value: &Value) -> Result<bool, Fault> {
-    value.as_bool().ok_or_else(|| Fault::new("wrong_type", "must be true or false"))
-}
-
 /// Makes USDC refuse a recipient, so that payouts, withdrawals, refunds and transfers to it fail; or accept it again.
 pub(super) async fn recipients(request: ChainRequest) -> Result<Answer, ApiError> {
     let (name, chain, body) = chain(request)?;
     let (address, refused) = fields(&body, |fields| {
-        let (address, refused) = (fields.required("address", read::address), fields.required("refused", flag));
+        let (address, refused) = (fields.required("address", read::address), fields.required("refused", read::flag));
         Some((address?, refused?))
     })?;
     let tx_hash = chain.refuse(address, refused).await.map_err(away)?;
@@ -85,7 +81,7 @@ pub(super) async fn recipients(request: ChainRequest) -> Result<Answer, ApiError
 pub(super) async fn settlements(request: ChainRequest) -> Result<Answer, ApiError> {
     let psp_id = request.1.psp_id;
     let (name, chain, body) = chain(request)?;
-    let revert = fields(&body, |fields| fields.required("revert", flag))?;
+    let revert = fields(&body, |fields| fields.required("revert", read::flag))?;
     let vault = Vaults::new(chain.spec().contract).of_psp(psp_id);
     let tx_hash = chain.refuse(vault, revert).await.map_err(away)?;
     let message = if revert { "Settlements in USDC revert" } else { "Settlements in USDC succeed" };
