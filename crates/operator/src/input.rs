@@ -56,10 +56,7 @@ pub(crate) fn name(value: &serde_json::Value) -> Result<Name, Fault> {
 
 /// Refuses unknown fields, so that a misspelt field does not make a change without effect.
 pub(super) fn only(fields: &Fields<'_>, known: &[&str]) {
-    for unknown in fields.names().filter(|name| !known.contains(name)) {
-        fields.fault(
-            unknown,
-            Fault::new("unknown_field", format!("is not a known field; known fields are {}", known.join(", "))),
-        );
-    }
+    fields.only(known, |_| {
+        Fault::new("unknown_field", format!("is not a known field; known fields are {}", known.join(", ")))
+    });
 }

@@ -151,7 +151,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Refuses every field that is not one of these.
-    pub fn only(&self, known: &[&str], refuse: fn(&str) -> Fault) {
+    pub fn only(&self, known: &[&str], refuse: impl Fn(&str) -> Fault) {
         for name in self.names().filter(|name| !known.contains(name)) {
             self.fault(name, refuse(name));
         }

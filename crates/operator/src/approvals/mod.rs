@@ -107,9 +107,7 @@ pub(crate) async fn approve(
     Path(id): Path<String>,
     body: JsonBody,
 ) -> Result<Answer, ApiError> {
-    let id = id_of("approval_id", &id)?;
-    let reason = body.read(|fields| Some(read_reason(fields)))?;
-    let approval = decide(&operator, &identity, id, true, reason).await?;
+    let approval = decide_as(&operator, &identity, &id, &body, true).await?;
     let record = approval.record(operator.system.clock().real_now());
     if approval.status == ApprovalStatus::Approved { Answer::accepted(&record) } else { Answer::ok(&record) }
 }
@@ -121,10 +119,19 @@ pub(crate) async fn reject(
     Path(id): Path<String>,
     body: JsonBody,
 ) -> Result<Answer, ApiError> {
-    let id = id_of("approval_id", &id)?;
-    let reason = body.read(|fields| Some(read_reason(fields)))?;
-    let approval = decide(&operator, &identity, id, false, reason).await?;
+    let approval = decide_as(&operator, &identity, &id, &body, false).await?;
     Answer::ok(&approval.record(operator.system.clock().real_now()))
+}
+
+async fn decide_as(
+    operator: &Operator,
+    identity: &Identity,
+    id: &str,
+    body: &JsonBody,
+    approve: bool,
+) -> Result<Approval, ApiError> {
+    let id = id_of("approval_id", id)?;
+    decide(operator, identity, id, approve, body.read(|fields| Some(read_reason(fields)))?).await
 }
 
 fn read_reason(fields: &Fields<'_>) -> Option<String> {
