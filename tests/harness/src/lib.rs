@@ -52,10 +52,18 @@ pub fn install_tls() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
+/// Ports below those that the system gives to connections and to listeners without a fixed port, so that no other process takes them
+/// while a restarted service is down.
+const FIXED_PORTS: std::ops::Range<u16> = 12_000..32_000;
+/// Ports between the first choices of two processes.
+const PORTS_PER_PROCESS: usize = 8;
+
 /// Returns unused ports, so that a restarted service keeps its addresses.
 pub fn free_ports<const N: usize>() -> [u16; N] {
-    let bound = [(); N].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-    bound.map(|listener| listener.local_addr().unwrap().port())
+    let first = std::process::id() as usize * PORTS_PER_PROCESS;
+    let ports = FIXED_PORTS.cycle().skip(first % FIXED_PORTS.len()).take(FIXED_PORTS.len());
+    let mut free = ports.filter(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    [(); N].map(|()| free.next().expect("no port is free"))
 }
 
 /// The variable that makes tests run in full: `./check --long` sets it to 1.
