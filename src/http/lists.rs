@@ -1,4 +1,4 @@
-//! Pages of lists: their parameters, cursors, readers of filters, times, and the reader of lists that begin with the newest
+//! Pages of lists: their parameters, cursors, times, and the reader of lists that begin with the newest
 //! row.
 //!
 //! A cursor holds the key of the last row of a page in the order of its list. The next page begins after that key, so rows
@@ -6,10 +6,9 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use payferry_domain::ids::Id;
-use payferry_domain::{Chain, Timestamp, Token};
+use payferry_domain::Timestamp;
 use payferry_entities::Database;
-use payferry_httpkit::{ApiError, Fault, QueryFields, read};
+use payferry_httpkit::{ApiError, Fault, QueryFields};
 use sea_orm::sea_query::{Expr, ExprTrait as _, SimpleExpr};
 use sea_orm::{
     DeriveValueType, EntityTrait, PaginatorTrait, PartialModelTrait, QueryFilter, QueryOrder, QuerySelect, Select,
@@ -100,31 +99,6 @@ fn opened<K: DeserializeOwned>(list: &str, cursor: &str) -> Result<K, Fault> {
         Some((CURSOR_VERSION, of, key)) if of == list => Ok(key),
         _ => Err(Fault::new("invalid_cursor", "must be the `next_cursor` of a page of this list")),
     }
-}
-
-/// Reads the id of a filter and returns it as columns store it.
-pub(super) fn id<T: Id + ToString>(text: &str) -> Result<String, Fault> {
-    read::id::<T>(&text.into()).map(|id| id.to_string())
-}
-
-/// Reads the text of a filter.
-pub(super) fn text(text: &str) -> Result<String, Fault> {
-    read::text(&text.into())
-}
-
-/// Reads the chain of a filter.
-pub(super) fn chain(text: &str) -> Result<Chain, Fault> {
-    read::name(&text.into())
-}
-
-/// Reads the token of a filter.
-pub(super) fn token(text: &str) -> Result<Token, Fault> {
-    read::name(&text.into())
-}
-
-/// Reads the time of a filter.
-pub(super) fn moment(text: &str) -> Result<Timestamp, Fault> {
-    read::moment(&text.into())
 }
 
 /// Condition for the rows after this key, in the descending order of two columns.

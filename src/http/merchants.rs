@@ -11,8 +11,8 @@ use payferry_entities::merchants::{Column, Entity};
 use payferry_httpkit::extract::field::required;
 use payferry_httpkit::extract::{Field as _, RequestBody as _};
 use payferry_httpkit::{
-    Answer, ApiError, Fault, FieldError, Fields, Path, Payments, Problem, Read, Rule, Submission, field, read, request,
-    rule,
+    Answer, ApiError, Fault, FieldError, Fields, Path, Payments, Problem, Read, Rule, Submission, field, query, read,
+    request, rule,
 };
 use sea_orm::sea_query::SimpleExpr;
 use sea_orm::{
@@ -262,6 +262,14 @@ pub struct Merchant {
     pub updated_at: DateTime,
 }
 
+query! {
+    /// Filters of the list.
+    pub struct MerchantFilters {
+        /// The merchant with this reference.
+        external_id: ExternalId = EXTERNAL_ID,
+    }
+}
+
 /// A page of merchants.
 #[derive(Serialize, ToSchema)]
 pub struct MerchantList {
@@ -281,14 +289,14 @@ pub struct MerchantList {
 /// Newest first.
 #[utoipa::path(
     get, path = "/merchants", tag = "Merchants", operation_id = "listMerchants",
-    params(("external_id" = Option<String>, Query, description = "The merchant with this reference."), PageParams),
+    params(MerchantFilters, PageParams),
     responses((status = 200, description = "A page of merchants.", body = MerchantList), UnreadableQuery),
 )]
 pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
     let (State(app), caller, mut query) = parts;
     let wanted = Condition::all()
         .add(Column::PspId.eq(caller.psp_id.to_string()))
-        .add_option(query.optional("external_id", |text| ExternalId::read(&text.into())).map(ExternalId::filter));
+        .add_option(MerchantFilters::read(&mut query).external_id.map(ExternalId::filter));
     let page = Page::read("merchants", query)?;
     let (own, order) = (Entity::find().filter(wanted), [Column::CreatedAt, Column::Id]);
     let key = |merchant: &Merchant| (merchant.created_at.0, merchant.id.clone());

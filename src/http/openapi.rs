@@ -19,6 +19,8 @@ use utoipa::openapi::{
 };
 use utoipa::{IntoResponses, OpenApi};
 
+use super::webhooks::catalogue::{self, Event};
+
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -31,7 +33,7 @@ use utoipa::{IntoResponses, OpenApi};
             means 00:00 UTC. Amounts are decimal strings; unknown \
             fields are ignored, unknown query parameters are refused. Failures are RFC 9457 problem documents that name every offending field.",
     ),
-    components(schemas(Problem)),
+    components(schemas(Problem, Event)),
     security(("api_key" = [])),
     tags(
         (name = "Customers", description = "Individuals and businesses: identity, verification and payment details."),
@@ -65,7 +67,9 @@ const RATE_LIMIT_HEADERS: [(&str, &str); 3] = [
 
 /// The document without the routes.
 pub(super) fn head() -> Document {
-    Head::openapi()
+    let mut head = Head::openapi();
+    head.webhooks = Some(catalogue::webhooks());
+    head
 }
 
 /// Adds what all routes have in common: authentication, server and the common failures.

@@ -6,6 +6,7 @@
 
 mod configuration;
 mod errors;
+mod events;
 mod links;
 mod metrics;
 mod quotes;

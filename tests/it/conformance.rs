@@ -41,7 +41,7 @@ pub async fn document(read: impl Future<Output = Value>) -> &'static Document {
 }
 
 impl Document {
-    fn new(mut contents: Value) -> Self {
+    pub fn new(mut contents: Value) -> Self {
         close_all(&mut contents);
         let resource = Resource::from_contents(contents.clone());
         let registry = Registry::new().add(DOCUMENT, resource).and_then(RegistryBuilder::prepare).unwrap();
@@ -80,6 +80,17 @@ impl Document {
         let plain = plain_addresses(&body);
         ensure(plain.is_empty(), || format!("addresses without their EIP-55 checksum: {plain:?}"))?;
         self.validate(&format!("{response}/content/{}/schema", escape(media_type)), &body)
+    }
+
+    /// Checks the body of an event against its webhook.
+    #[track_caller]
+    pub fn assert_describes(&self, event: &Value) {
+        let name = event["event"].as_str().unwrap_or_default();
+        let schema = format!("/webhooks/{name}/post/requestBody/content/application~1json/schema");
+        assert!(self.contents.pointer(&schema).is_some(), "the document has no webhook {name:?}");
+        if let Err(fault) = self.validate(&schema, event) {
+            panic!("not as documented: {fault}\n{event:#}");
+        }
     }
 
     /// The path of the document that matches with the fewest parameters.
@@ -154,15 +165,21 @@ fn close_all(document: &mut Value) {
     for schema in document["components"]["schemas"].as_object_mut().into_iter().flat_map(|all| all.values_mut()) {
         close_parts(schema);
     }
+    let webhooks = document["webhooks"].as_object_mut().into_iter().flat_map(|all| all.values_mut());
+    webhooks.filter_map(|item| item.pointer_mut("/post/requestBody")).for_each(close_content);
     let items = document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
     let operations = items.filter_map(Value::as_object_mut).flat_map(|item| item.values_mut());
     for operation in operations {
         let responses = operation["responses"].as_object_mut().into_iter().flat_map(|all| all.values_mut());
-        let contents = responses.filter_map(|response| response.get_mut("content")?.as_object_mut());
-        for schema in contents.flat_map(|content| content.values_mut()).filter_map(|media| media.get_mut("schema")) {
-            close(schema);
-        }
+        responses.for_each(close_content);
     }
+}
+
+/// Closes the schemas of a request or a response.
+fn close_content(of: &mut Value) {
+    let content = of.get_mut("content").and_then(Value::as_object_mut).into_iter();
+    let media = content.flat_map(|content| content.values_mut());
+    media.filter_map(|media| media.get_mut("schema")).for_each(close);
 }
 
 /// Closes a schema that describes a whole value. `unevaluatedProperties` also sees the fields of `$ref` and `allOf`, which

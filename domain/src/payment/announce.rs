@@ -221,6 +221,14 @@ impl EventName {
 }
 
 impl EventPattern {
+    /// Every pattern: all events, the families in the order of their first event, and the events.
+    pub fn every() -> impl Iterator<Item = Self> {
+        let families = EventName::ALL.chunk_by(|one, next| one.family() == next.family());
+        let families = families.filter_map(|names| Some(Self::Family(names.first()?.family())));
+        let names = EventName::ALL.iter().copied().map(Self::One);
+        std::iter::once(Self::All).chain(families).chain(names)
+    }
+
     /// Returns true if the pattern covers an event.
     pub fn matches(self, name: EventName) -> bool {
         match self {
@@ -360,6 +368,7 @@ mod tests {
             assert!(bad.parse::<EventPattern>().is_err(), "{bad}");
         }
         assert_eq!(serde_json::to_string(&"payin.*".parse::<EventPattern>().unwrap()).unwrap(), "\"payin.*\"");
+        assert!(EventPattern::every().all(|pattern| pattern.to_string().parse() == Ok(pattern)));
         assert!(EventName::ALL.iter().all(|name| name.as_str().parse::<EventName>() == Ok(*name)));
     }
 }

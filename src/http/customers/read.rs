@@ -4,17 +4,18 @@ use axum::extract::State;
 use payferry_accounts::contains;
 use payferry_domain::customer::KycStatus;
 use payferry_entities::customers::{Column, Entity};
-use payferry_httpkit::{Answer, ApiError, Fault, Path, Read, read};
+use payferry_httpkit::extract::parameters::word;
+use payferry_httpkit::{Answer, ApiError, Path, Read, Rule, query, rule};
 use payferry_journal::JournalWrite;
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use sea_orm::{ColumnTrait, Condition, DerivePartialModel, EntityTrait, QueryFilter};
 use serde::Serialize;
 use serde_json::json;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::create::not_written;
 use super::{CustomerRecord, own};
-use crate::http::lists::{DateTime, Found, Page, PageParams, read_page, text};
+use crate::http::lists::{DateTime, Found, Page, PageParams, read_page};
 use crate::http::openapi::UnreadableQuery;
 use crate::http::state::{ListOf, OneOf};
 
@@ -49,17 +50,22 @@ pub struct CustomerSummary {
     pub psp_id: String,
 }
 
-/// Filters of the list.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
-pub struct CustomerFilters {
-    /// Text that the email address contains, ignoring case.
-    #[param(max_length = 255)]
-    pub search: Option<String>,
-    /// active or inactive.
-    pub status: Option<String>,
-    /// pending, pending_update, approved, success or rejected.
-    pub kyc_status: Option<String>,
+/// `active` or `inactive`.
+const IS_ACTIVE: Rule<bool> = Rule {
+    read: |value| word(&[("active", true), ("inactive", false)], value),
+    schema: || rule::one_of(["active", "inactive"]),
+};
+
+query! {
+    /// Filters of the list.
+    pub struct CustomerFilters {
+        /// Text that the email address contains, ignoring case.
+        search: String = rule::text(),
+        /// Inactive customers were deactivated.
+        status: bool = IS_ACTIVE,
+        /// The verification status.
+        kyc_status: KycStatus = rule::name(),
+    }
 }
 
 /// A page of customers.
@@ -88,31 +94,18 @@ pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
     let (State(app), caller, mut query) = parts;
     let backend = app.database().backend();
     let contains = |search: String| contains(backend, Column::EmailSearch, search.to_lowercase());
+    let filters = CustomerFilters::read(&mut query);
     let wanted = Condition::all()
         .add(Column::PspId.eq(caller.psp_id.to_string()))
-        .add_option(query.optional("search", text).map(contains))
-        .add_option(query.optional("kyc_status", kyc_status).map(|status| Column::KycStatus.eq(status.as_str())))
-        .add_option(query.optional("status", is_active).map(|is_active| Column::IsActive.eq(is_active)));
+        .add_option(filters.search.map(contains))
+        .add_option(filters.kyc_status.map(|status| Column::KycStatus.eq(status.as_str())))
+        .add_option(filters.status.map(|is_active| Column::IsActive.eq(is_active)));
     let page = Page::read("customers", query)?;
     let (own, order) = (Entity::find().filter(wanted), [Column::CreatedAt, Column::Id]);
     let key = |customer: &CustomerSummary| (customer.created_at.0, customer.id.clone());
     let Found { total, rows: customers, next_cursor } = read_page(app.database(), own, order, &page, key).await?;
     let (limit, offset) = (page.limit, page.offset);
     Answer::ok(&CustomerList { message: "Customers", total, limit, offset, next_cursor, customers })
-}
-
-/// Reads the parameter `kyc_status`.
-fn kyc_status(text: &str) -> Result<KycStatus, Fault> {
-    read::name(&text.into())
-}
-
-/// Reads the parameter `status`.
-fn is_active(status: &str) -> Result<bool, Fault> {
-    match status {
-        "active" => Ok(true),
-        "inactive" => Ok(false),
-        _ => Err(Fault::new("unknown_value", "must be one of active, inactive")),
-    }
 }
 
 /// One customer.

@@ -1,17 +1,19 @@
 //! `GET /ledger/entries`.
 
 use axum::extract::State;
-use payferry_domain::{Address, Amount, Token};
+use payferry_domain::{Address, Amount, Timestamp, Token};
 use payferry_entities::Database;
 use payferry_entities::ledger_postings::{Column, Entity, Model};
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::{Answer, ApiError, Fault};
+use payferry_httpkit::{Answer, ApiError, Fault, Rule, query, rule};
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{KnownFormat, SchemaFormat};
 
 use super::span::Span;
-use crate::http::lists::{DateTime, Page, PageParams, moment, text};
+use crate::http::lists::{DateTime, Page, PageParams};
 use crate::http::openapi::UnreadableQuery;
 use crate::http::state::ListOf;
 use crate::statements::Tokens;
@@ -71,27 +73,42 @@ pub struct EntryList {
     entries: Vec<EntryRecord>,
 }
 
+/// The position of an entry.
+const POSITION: Rule<i64> = Rule {
+    read: |value| {
+        let position = value.as_str().unwrap_or_default().parse();
+        position.map_err(|_| Fault::new("invalid_value", "must be the position of an entry"))
+    },
+    schema: || {
+        ObjectBuilder::new().schema_type(Type::Integer).format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
+    },
+};
+
+query! {
+    /// Filters of the list.
+    pub struct EntryFilters {
+        /// Only entries after this position. Not together with `offset`.
+        after: i64 = POSITION,
+        /// Entries of this payment, transfer, payout or withdrawal.
+        subject: String = rule::text(),
+        /// At or after this time.
+        from: Timestamp = rule::moment(),
+        /// Before this time.
+        to: Timestamp = rule::moment(),
+    }
+}
+
 /// Read the ledger
 ///
 /// Every movement of the account's money, in the order in which it was posted. Entries never change: a movement that a
 /// reorg orphaned is reversed by an entry in the opposite direction.
 #[utoipa::path(
-    get, path = "/ledger/entries", tag = "Money", operation_id = "listLedgerEntries", params(
-        ("after" = Option<i64>, Query, description = "Only entries after this position. Not together with `offset`."),
-        ("subject" = Option<String>, Query, description = "Entries of this payment, transfer, payout or withdrawal."),
-        ("from" = Option<String>, Query, description = "At or after this ISO 8601 time."),
-        ("to" = Option<String>, Query, description = "Before this ISO 8601 time."),
-        PageParams,
-    ),
+    get, path = "/ledger/entries", tag = "Money", operation_id = "listLedgerEntries", params(EntryFilters, PageParams),
     responses((status = 200, description = "A page, oldest first.", body = EntryList), UnreadableQuery),
 )]
 pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
     let (State(app), caller, mut query) = parts;
-    let position =
-        |text: &str| text.parse::<i64>().map_err(|_| Fault::new("invalid_value", "must be the position of an entry"));
-    let after = query.optional("after", position);
-    let subject = query.optional("subject", text);
-    let (from, to) = (query.optional("from", moment), query.optional("to", moment));
+    let EntryFilters { after, subject, from, to } = EntryFilters::read(&mut query);
     let page = Page::read_after("ledger_entries", query, after.is_some())?;
     let after = page.after.or(after);
     let span = Span::of(app.database(), caller.psp_id, from, to).await?;

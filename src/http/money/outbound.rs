@@ -13,7 +13,7 @@ use payferry_entities::{audit_log, payment_details};
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::extract::Field as _;
 use payferry_httpkit::extract::field::required;
-use payferry_httpkit::{Answer, ApiError, Money, Path, Problem, QueryFields, Read, Submission, read, request, rule};
+use payferry_httpkit::{Answer, ApiError, Money, Path, Problem, QueryFields, Read, Submission, query, request, rule};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_journal::outbound::outbound_of;
 use payferry_journal::psps::wallets::withdrawal_wallet;
@@ -24,7 +24,7 @@ use serde_json::{Map, Value, json};
 use tracing::Instrument;
 use utoipa::ToSchema;
 
-use crate::http::lists::{DateTime, Found, NewestKey, Page, PageParams, id, read_page, text};
+use crate::http::lists::{DateTime, Found, NewestKey, Page, PageParams, read_page};
 use crate::http::payments::initiate::{OwnFields, check_customer};
 use crate::http::state::{AppShared, AppState, ListOf, OneOf};
 
@@ -167,14 +167,10 @@ async fn page(
     app: &AppShared,
     psp_id: PspId,
     kind: OutboundKind,
-    mut query: QueryFields,
+    query: QueryFields,
     filter: Condition,
 ) -> Result<(Page<NewestKey>, Found<SendingRecord>), ApiError> {
-    let status = |text: &str| read::name::<OutboundStatus>(&text.into());
-    let wanted = filter
-        .add(Column::PspId.eq(psp_id.to_string()))
-        .add(Column::Kind.eq(kind.as_str()))
-        .add_option(query.optional("status", status).map(|status| Column::Status.eq(status.as_str())));
+    let wanted = filter.add(Column::PspId.eq(psp_id.to_string())).add(Column::Kind.eq(kind.as_str()));
     let page = Page::read(kind.as_str(), query)?;
     let (own, order) = (Entity::find().filter(wanted), [Column::CreatedAt, Column::Id]);
     let key = |row: &Model| (row.created_at, row.id.clone());
@@ -216,6 +212,18 @@ pub async fn create_payout(State(app): State<AppState>, request: Submission<Mone
     order(&app, &request, (id, Some(customer_id), to), terms).await
 }
 
+query! {
+    /// Filters of the list.
+    pub struct PayoutFilters {
+        /// Only payouts to this customer.
+        customer_id: CustomerId = rule::id(),
+        /// Only payouts with exactly this reference.
+        reference: String = rule::text(),
+        /// The status.
+        status: OutboundStatus = rule::name(),
+    }
+}
+
 /// A page of payouts.
 #[derive(Serialize, ToSchema)]
 pub struct PayoutList {
@@ -231,19 +239,16 @@ pub struct PayoutList {
 
 /// List payouts
 #[utoipa::path(
-    get, path = "/payouts", tag = "Money", operation_id = "listPayouts", params(
-        ("customer_id" = Option<String>, Query, description = "Only payouts to this customer."),
-        ("reference" = Option<String>, Query, description = "Only payouts with exactly this reference."),
-        ("status" = Option<String>, Query, description = "pending, sent or failed."),
-        PageParams,
-    ),
+    get, path = "/payouts", tag = "Money", operation_id = "listPayouts", params(PayoutFilters, PageParams),
     responses((status = 200, description = "A page, newest first.", body = PayoutList)),
 )]
 pub async fn list_payouts(parts: ListOf) -> Result<Answer, ApiError> {
     let (State(app), caller, mut query) = parts;
+    let filters = PayoutFilters::read(&mut query);
     let filter = Condition::all()
-        .add_option(query.optional("customer_id", id::<CustomerId>).map(|id| Column::CustomerId.eq(id)))
-        .add_option(query.optional("reference", text).map(|reference| Column::Reference.eq(reference)));
+        .add_option(filters.customer_id.map(|id| Column::CustomerId.eq(id.to_string())))
+        .add_option(filters.reference.map(|reference| Column::Reference.eq(reference)))
+        .add_option(filters.status.map(|status| Column::Status.eq(status.as_str())));
     let (Page { limit, offset, .. }, Found { total, rows: payouts, next_cursor }) =
         page(&app, caller.psp_id, OutboundKind::Payout, query, filter).await?;
     Answer::ok(&PayoutList { message: "Payouts", total, limit, offset, next_cursor, payouts })
@@ -293,6 +298,14 @@ pub async fn create_withdrawal(State(app): State<AppState>, request: Submission<
     order(&app, &request, (OutboundId::Withdrawal(WithdrawalId::generate()), None, to), terms).await
 }
 
+query! {
+    /// Filters of the list.
+    pub struct WithdrawalFilters {
+        /// The status.
+        status: OutboundStatus = rule::name(),
+    }
+}
+
 /// A page of withdrawals.
 #[derive(Serialize, ToSchema)]
 pub struct WithdrawalList {
@@ -308,16 +321,15 @@ pub struct WithdrawalList {
 
 /// List withdrawals
 #[utoipa::path(
-    get, path = "/withdrawals", tag = "Money", operation_id = "listWithdrawals", params(
-        ("status" = Option<String>, Query, description = "pending, sent or failed."),
-        PageParams,
-    ),
+    get, path = "/withdrawals", tag = "Money", operation_id = "listWithdrawals", params(WithdrawalFilters, PageParams),
     responses((status = 200, description = "A page, newest first.", body = WithdrawalList)),
 )]
 pub async fn list_withdrawals(parts: ListOf) -> Result<Answer, ApiError> {
-    let (State(app), caller, query) = parts;
+    let (State(app), caller, mut query) = parts;
+    let filters = WithdrawalFilters::read(&mut query);
+    let filter = Condition::all().add_option(filters.status.map(|status| Column::Status.eq(status.as_str())));
     let (Page { limit, offset, .. }, Found { total, rows: withdrawals, next_cursor }) =
-        page(&app, caller.psp_id, OutboundKind::Withdrawal, query, Condition::all()).await?;
+        page(&app, caller.psp_id, OutboundKind::Withdrawal, query, filter).await?;
     Answer::ok(&WithdrawalList { message: "Withdrawals", total, limit, offset, next_cursor, withdrawals })
 }
 

@@ -5,13 +5,15 @@ use axum::extract::State;
 use axum::http::header::{ACCEPT, CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
-use clap::ValueEnum;
+use payferry_domain::{Chain, Timestamp, Token};
+use payferry_httpkit::extract::field::required;
+use payferry_httpkit::extract::parameters::word;
 use payferry_httpkit::live::{StreamOwner, StreamPermit};
-use payferry_httpkit::{ApiError, Caller, Fault, QueryFields, Read};
+use payferry_httpkit::{ApiError, Caller, Fault, QueryFields, Read, Rule, query, rule};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http::lists::{DateTime, chain, moment, token};
+use crate::http::lists::DateTime;
 use crate::http::openapi::UnreadableQuery;
 use crate::http::state::AppState;
 use crate::statements::{Format, Period, Statement, StatementAccount, StatementEntry, Tokens, Wanted};
@@ -19,8 +21,6 @@ use crate::statements::{Format, Period, Statement, StatementAccount, StatementEn
 /// Concurrent statements of one PSP.
 pub const STATEMENTS_PER_PSP: usize = 2;
 const CSV_TYPE: &str = "text/csv";
-/// Names of the formats.
-const FORMATS: &str = "csv, json";
 
 /// The body, for the API description only. A statement is streamed and never held as a whole.
 #[derive(Serialize, ToSchema)]
@@ -42,6 +42,28 @@ pub struct StatementDocumentAccount {
     entries: Vec<StatementEntry>,
 }
 
+/// A format.
+const FORMAT: Rule<Format> = Rule {
+    read: |value| word(&[("csv", Format::Csv), ("json", Format::Json)], value),
+    schema: || rule::one_of(["csv", "json"]),
+};
+
+query! {
+    /// Period, chain, token and format.
+    pub struct StatementQuery {
+        /// Beginning: a day (its midnight, UTC) or a time.
+        from: Timestamp = required(rule::moment()),
+        /// End (excluded): at most 366 days later.
+        to: Timestamp = required(rule::moment()),
+        /// Only this chain.
+        chain: Chain = rule::name(),
+        /// Only this token.
+        currency: Token = rule::name(),
+        /// By default from `Accept`, else JSON.
+        format: Format = FORMAT,
+    }
+}
+
 /// Read a statement
 ///
 /// The opening balance of your vaults, every movement in the period, and the closing balance, by chain and token. The
@@ -52,13 +74,7 @@ pub struct StatementDocumentAccount {
 /// As CSV (RFC 4180) every row has the same columns: `row` is `opening`, `entry`, `total` or `closing`. The body is
 /// streamed; an interrupted one ends without its last row. An account can read at most two statements at once.
 #[utoipa::path(
-    get, path = "/ledger/statement", tag = "Money", operation_id = "readStatement", params(
-        ("from" = String, Query, description = "Beginning: a day (its midnight, UTC) or an ISO 8601 time."),
-        ("to" = String, Query, description = "End (excluded): at most 366 days later."),
-        ("chain" = Option<String>, Query, description = "Only this chain: base, polygon or arbitrum."),
-        ("currency" = Option<String>, Query, description = "Only this token: USDC or USDT."),
-        ("format" = Option<String>, Query, description = "json or csv; by default from `Accept`, else json."),
-    ),
+    get, path = "/ledger/statement", tag = "Money", operation_id = "readStatement", params(StatementQuery),
     responses(
         (status = 200, description = "The statement.", content(
             (StatementDocument = "application/json"),
@@ -73,10 +89,7 @@ pub async fn read_statement(
     headers: HeaderMap,
     mut query: QueryFields,
 ) -> Result<Response, ApiError> {
-    let (from, to) = (query.required("from", moment), query.required("to", moment));
-    let (chain, currency) = (query.optional("chain", chain), query.optional("currency", token));
-    let unknown = |_| Fault::new("unknown_value", format!("must be one of {FORMATS}"));
-    let format = query.optional("format", |text| Format::from_str(text, false).map_err(unknown));
+    let StatementQuery { from, to, chain, currency, format } = StatementQuery::read(&mut query);
     let period = from.zip(to).and_then(|(from, to)| match Period::new(from, to) {
         Ok(period) => Some(period),
         Err(fault) => {

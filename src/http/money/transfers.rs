@@ -7,22 +7,21 @@
 use axum::extract::State;
 use axum::response::Response;
 use payferry_actors::InitiatePayment;
-use payferry_domain::payment::{Payment, Purpose};
+use payferry_domain::payment::{Payment, Purpose, Status};
 use payferry_domain::{CustomerId, TransferId};
 use payferry_entities::payments::{Column, Entity, Model};
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::extract::Field as _;
 use payferry_httpkit::extract::field::required;
-use payferry_httpkit::{Answer, ApiError, Money, Path, Problem, Read, Submission, request, rule};
+use payferry_httpkit::{Answer, ApiError, Money, Path, Problem, Read, Submission, query, request, rule};
 use payferry_journal::payments::payment_of;
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::outbound::{audit_entry, check_suitable, wallet_of};
-use crate::http::lists::{Found, Page, PageParams, id, read_page, text};
+use crate::http::lists::{Found, Page, PageParams, read_page};
 use crate::http::payments::initiate::{self, TermsFields};
-use crate::http::payments::read::status;
 use crate::http::payments::{self, PaymentRecord};
 use crate::http::state::{AppShared, AppState, ListOf, OneOf};
 
@@ -97,24 +96,32 @@ pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> 
     initiate::make(&app, &request.idempotency, transfer, answer).await
 }
 
+query! {
+    /// Filters of the list.
+    pub struct TransferFilters {
+        /// Only transfers to this customer.
+        customer_id: CustomerId = rule::id(),
+        /// Only transfers with exactly this reference.
+        reference: String = rule::text(),
+        /// The status of the payment.
+        status: Status = rule::name(),
+    }
+}
+
 /// List transfers
 #[utoipa::path(
-    get, path = "/transfers", tag = "Money", operation_id = "listTransfers", params(
-        ("customer_id" = Option<String>, Query, description = "Only transfers to this customer."),
-        ("reference" = Option<String>, Query, description = "Only transfers with exactly this reference."),
-        ("status" = Option<String>, Query, description = "pending, confirmed, settled, mismatched or failed."),
-        PageParams,
-    ),
+    get, path = "/transfers", tag = "Money", operation_id = "listTransfers", params(TransferFilters, PageParams),
     responses((status = 200, description = "A page, newest first.", body = CustomerTransferList)),
 )]
 pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
     let (State(app), caller, mut query) = parts;
+    let filters = TransferFilters::read(&mut query);
     let wanted = Condition::all()
         .add(Column::PspId.eq(caller.psp_id.to_string()))
         .add(Column::Purpose.eq(payments::TRANSFER))
-        .add_option(query.optional("customer_id", id::<CustomerId>).map(|id| Column::CustomerId.eq(id)))
-        .add_option(query.optional("reference", text).map(|reference| Column::Reference.eq(reference)))
-        .add_option(query.optional("status", status).map(|status| Column::Status.eq(status.as_str())));
+        .add_option(filters.customer_id.map(|id| Column::CustomerId.eq(id.to_string())))
+        .add_option(filters.reference.map(|reference| Column::Reference.eq(reference)))
+        .add_option(filters.status.map(|status| Column::Status.eq(status.as_str())));
     let page = Page::read("transfers", query)?;
     let (own, order) = (Entity::find().filter(wanted), [Column::CreatedAt, Column::Id]);
     let key = |row: &Model| (row.created_at, row.id.clone());

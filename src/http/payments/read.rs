@@ -5,19 +5,19 @@ use axum::extract::State;
 use axum::response::Response;
 use axum::response::sse::Event;
 use payferry_domain::payment::{Label, Payment, Status};
-use payferry_domain::{Address, Chain, CustomerId, Hash32, MerchantId, PaymentId, PspId};
+use payferry_domain::{Address, Chain, CustomerId, Hash32, MerchantId, PaymentId, PspId, Timestamp, Token};
 use payferry_entities::payments::{Column, Entity, Model};
 use payferry_entities::{chain_tx_attempts, chain_txs, operations, transfers};
 use payferry_httpkit::live::{STREAMS_PER_PSP, StreamOwner};
-use payferry_httpkit::{Answer, ApiError, Fault, Path, QueryFields, Read, read};
+use payferry_httpkit::{Answer, ApiError, Path, Read, query, rule};
 use payferry_journal::payments::payment_of;
 use sea_orm::sea_query::{BinOper, Expr, ExprTrait, Query, SelectStatement, SimpleExpr, UnionType};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::{PaymentRecord, own, own_row};
-use crate::http::lists::{NewestKey, Page, PageParams, chain, id, moment, older, text, token};
+use crate::http::lists::{NewestKey, Page, PageParams, older};
 use crate::http::live;
 use crate::http::openapi::UnreadableQuery;
 use crate::http::state::{AppShared, ListOf, OneOf};
@@ -79,36 +79,36 @@ fn event(app: &AppShared, payment: &Payment) -> Event {
     })
 }
 
-/// Filters of the list.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
-pub struct PaymentFilters {
-    /// pending, confirmed, settled, mismatched or failed.
-    pub status: Option<String>,
-    /// Payments of this merchant.
-    pub merchant_id: Option<String>,
-    /// Payments of this customer.
-    pub customer_id: Option<String>,
-    /// Payments with exactly this reference.
-    pub reference: Option<String>,
-    /// base, polygon or arbitrum: the chain of the payment.
-    pub chain: Option<String>,
-    /// USDC or USDT.
-    pub currency: Option<String>,
-    /// Payments with this label, such as OVERPAID.
-    pub label: Option<String>,
-    /// Payments with this transaction: a received transfer, the settlement, or a refund.
-    pub tx_hash: Option<String>,
-    /// The payment of this intermediary wallet.
-    pub wallet: Option<String>,
-    /// Changed at or after this ISO 8601 time.
-    pub updated_from: Option<String>,
-    /// Created at or after this ISO 8601 time.
-    pub created_from: Option<String>,
-    /// Created before this ISO 8601 time.
-    pub created_to: Option<String>,
-    /// Only payments older than this one: the `next_after` of the previous page. Not together with `offset`.
-    pub after: Option<String>,
+query! {
+    /// Filters of the list.
+    pub struct PaymentFilters {
+        /// The status.
+        status: Status = rule::name(),
+        /// Payments of this merchant.
+        merchant_id: MerchantId = rule::id(),
+        /// Payments of this customer.
+        customer_id: CustomerId = rule::id(),
+        /// Payments with exactly this reference.
+        reference: String = rule::text(),
+        /// The chain of the payment.
+        chain: Chain = rule::name(),
+        /// The token of the payment.
+        currency: Token = rule::name(),
+        /// Payments with this label.
+        label: Label = rule::name(),
+        /// Payments with this transaction: a received transfer, the settlement, or a refund.
+        tx_hash: Hash32 = rule::hash(),
+        /// The payment of this intermediary wallet.
+        wallet: Address = rule::address(),
+        /// Changed at or after this time.
+        updated_from: Timestamp = rule::moment(),
+        /// Created at or after this time.
+        created_from: Timestamp = rule::moment(),
+        /// Created before this time.
+        created_to: Timestamp = rule::moment(),
+        /// Only payments older than this one: the `next_after` of the previous page. Not together with `offset`.
+        after: PaymentId = rule::id(),
+    }
 }
 
 /// A page of payments.
@@ -136,8 +136,9 @@ pub struct PaymentList {
 )]
 pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
     let (State(app), caller, mut query) = parts;
-    let wanted = filters(&mut query, caller.psp_id);
-    let after: Option<PaymentId> = query.optional("after", |text| read::id(&text.into()));
+    let filters = PaymentFilters::read(&mut query);
+    let after = filters.after;
+    let wanted = wanted(filters, caller.psp_id);
     let page: Page<NewestKey> = Page::read_after("payments", query, after.is_some())?;
     let reader = app.database().reader();
     let key = match (&page.after, after) {
@@ -158,13 +159,9 @@ pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
     Answer::ok(&PaymentList { message: "Payments", total, limit, offset, next_cursor, next_after, payments })
 }
 
-fn filters(query: &mut QueryFields, psp_id: PspId) -> Select<Entity> {
-    let address = |text: &str| read::address(&text.into());
-    let hash = |text: &str| {
-        text.parse::<Hash32>().map_err(|_| Fault::new("invalid_hash", "must be 0x and 64 hexadecimal digits"))
-    };
-    let of_transaction = query.optional("tx_hash", hash).map(|hash| Column::Id.in_subquery(of_transaction(hash)));
-    let of_wallet = query.optional("wallet", address).map(|wallet| Column::Id.in_subquery(of_wallet(wallet)));
+fn wanted(filters: PaymentFilters, psp_id: PspId) -> Select<Entity> {
+    let of_transaction = filters.tx_hash.map(|hash| Column::Id.in_subquery(of_transaction(hash)));
+    let of_wallet = filters.wallet.map(|wallet| Column::Id.in_subquery(of_wallet(wallet)));
     let psp = Expr::col((Entity, Column::PspId));
     // No index has this text, so the query begins with the few payments of the transaction or the wallet.
     let names_few = of_transaction.is_some() || of_wallet.is_some();
@@ -172,28 +169,19 @@ fn filters(query: &mut QueryFields, psp_id: PspId) -> Select<Entity> {
     let wanted = Condition::all()
         .add(psp.eq(psp_id.to_string()))
         .add(Column::Purpose.eq(super::PAY_IN))
-        .add_option(query.optional("status", status).map(|status| Column::Status.eq(status.as_str())))
-        .add_option(query.optional("merchant_id", id::<MerchantId>).map(|id| Column::MerchantId.eq(id)))
-        .add_option(query.optional("customer_id", id::<CustomerId>).map(|id| Column::CustomerId.eq(id)))
-        .add_option(query.optional("reference", text).map(|reference| Column::Reference.eq(reference)))
-        .add_option(query.optional("chain", chain).map(|chain| Column::Chain.eq(chain.as_str())))
-        .add_option(query.optional("currency", token).map(|token| Column::Token.eq(token.as_str())))
-        .add_option(query.optional("label", label).map(labelled))
+        .add_option(filters.status.map(|status| Column::Status.eq(status.as_str())))
+        .add_option(filters.merchant_id.map(|id| Column::MerchantId.eq(id.to_string())))
+        .add_option(filters.customer_id.map(|id| Column::CustomerId.eq(id.to_string())))
+        .add_option(filters.reference.map(|reference| Column::Reference.eq(reference)))
+        .add_option(filters.chain.map(|chain| Column::Chain.eq(chain.as_str())))
+        .add_option(filters.currency.map(|token| Column::Token.eq(token.as_str())))
+        .add_option(filters.label.map(labelled))
         .add_option(of_transaction)
         .add_option(of_wallet)
-        .add_option(query.optional("updated_from", moment).map(|from| Column::UpdatedAt.gte(from.as_millis())))
-        .add_option(query.optional("created_from", moment).map(|from| Column::CreatedAt.gte(from.as_millis())))
-        .add_option(query.optional("created_to", moment).map(|to| Column::CreatedAt.lt(to.as_millis())));
+        .add_option(filters.updated_from.map(|from| Column::UpdatedAt.gte(from.as_millis())))
+        .add_option(filters.created_from.map(|from| Column::CreatedAt.gte(from.as_millis())))
+        .add_option(filters.created_to.map(|to| Column::CreatedAt.lt(to.as_millis())));
     Entity::find().filter(wanted)
-}
-
-/// Reads the parameter `status` of payments and transfers.
-pub(in crate::http) fn status(text: &str) -> Result<Status, Fault> {
-    read::name(&text.into())
-}
-
-fn label(text: &str) -> Result<Label, Fault> {
-    read::name(&text.into())
 }
 
 /// Condition for the payments with a label. The column holds a JSON list of names; without the first part, SQLite does
@@ -255,6 +243,7 @@ async fn key_of(app: &AppShared, psp_id: PspId, id: PaymentId) -> Result<NewestK
 #[cfg(test)]
 mod tests {
     use payferry_harness::database::{TestDatabase, query_plan};
+    use payferry_httpkit::QueryFields;
     use sea_orm::{DbBackend, QueryTrait};
 
     use super::*;
@@ -282,7 +271,7 @@ mod tests {
             ),
         ] {
             let mut fields = QueryFields::of(&format!("/payments?{query}").parse().unwrap());
-            let wanted = filters(&mut fields, PspId::generate());
+            let wanted = wanted(PaymentFilters::read(&mut fields), PspId::generate());
             fields.finish().unwrap();
             let plan = query_plan(database.reader(), newest(wanted).limit(50).build(DbBackend::Sqlite)).await;
             for index in expected {

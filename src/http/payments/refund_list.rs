@@ -6,36 +6,51 @@ use std::collections::HashMap;
 
 use axum::extract::State;
 use payferry_domain::payment::Payment;
-use payferry_domain::{PaymentId, PspId, RefundId, TransferId};
+use payferry_domain::{PaymentId, PspId, RefundId, Timestamp, TransferId};
 use payferry_entities::payments;
 use payferry_entities::refunds::{Column, Entity, Model};
-use payferry_httpkit::{Answer, ApiError, Fault, Path, Problem, QueryFields, Read, read};
+use payferry_httpkit::extract::parameters::word;
+use payferry_httpkit::{Answer, ApiError, Path, Problem, Read, Rule, query, read, rule};
 use payferry_journal::payments::{self as journal, payment_of};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Select};
 use serde::Serialize;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::refunds::RefundRecord;
-use crate::http::lists::{Found, Page, PageParams, moment, read_page, text};
+use crate::http::lists::{Found, Page, PageParams, read_page};
 use crate::http::state::{ListOf, OneOf};
 
 /// Order of the list.
 const ORDER: [Column; 2] = [Column::CreatedAt, Column::Id];
 
-/// Filters of the list.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
-pub struct RefundFilters {
-    /// Refunds of this payment (`pay_`) or transfer (`tr_`).
-    pub payment_id: Option<String>,
-    /// pending_approval, pending, sent or failed.
-    pub status: Option<String>,
-    /// Refunds with exactly this reference.
-    pub reference: Option<String>,
-    /// Created at or after this ISO 8601 time.
-    pub created_from: Option<String>,
-    /// Created before this ISO 8601 time.
-    pub created_to: Option<String>,
+/// The id of a payment or a transfer.
+const PAYMENT: Rule<PaymentId> = Rule {
+    read: |value| match value.as_str().unwrap_or_default().parse::<TransferId>() {
+        Ok(transfer) => Ok(transfer.payment()),
+        Err(_) => read::id(value),
+    },
+    schema: || rule::string().pattern(Some("^(pay|tr)_[0-7][0-9A-HJKMNP-TV-Z]{25}$")),
+};
+
+/// A public status of refunds.
+const STATUS: Rule<&'static str> =
+    Rule { read: |value| word(&STATUSES.map(|status| (status, status)), value), schema: || rule::one_of(STATUSES) };
+const STATUSES: [&str; 4] = ["pending_approval", "pending", "sent", "failed"];
+
+query! {
+    /// Filters of the list.
+    pub struct RefundFilters {
+        /// Refunds of this payment (`pay_`) or transfer (`tr_`).
+        payment_id: PaymentId = PAYMENT,
+        /// The status.
+        status: &'static str = STATUS,
+        /// Refunds with exactly this reference.
+        reference: String = rule::text(),
+        /// Created at or after this time.
+        created_from: Timestamp = rule::moment(),
+        /// Created before this time.
+        created_to: Timestamp = rule::moment(),
+    }
 }
 
 /// A page of refunds of the account.
@@ -60,7 +75,7 @@ pub struct AccountRefundList {
 )]
 pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
     let (State(app), caller, mut query) = parts;
-    let wanted = filters(&mut query, caller.psp_id);
+    let wanted = wanted(RefundFilters::read(&mut query), caller.psp_id);
     let page = Page::read("refunds", query)?;
     let key = |row: &Model| (row.created_at, row.id.clone());
     let Found { total, rows, next_cursor } = read_page(app.database(), wanted, ORDER, &page, key).await?;
@@ -77,22 +92,14 @@ pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
     Answer::ok(&AccountRefundList { message: "Refunds", total, limit, offset, next_cursor, refunds })
 }
 
-fn filters(query: &mut QueryFields, psp_id: PspId) -> Select<Entity> {
-    let status = |text: &str| match text {
-        "pending_approval" | "pending" | "sent" | "failed" => Ok(text.to_owned()),
-        _ => Err(Fault::new("unknown_value", "must be one of pending_approval, pending, sent, failed")),
-    };
-    let payment = |text: &str| match text.parse::<TransferId>() {
-        Ok(transfer) => Ok(transfer.payment()),
-        Err(_) => read::id::<PaymentId>(&text.into()),
-    };
+fn wanted(filters: RefundFilters, psp_id: PspId) -> Select<Entity> {
     let wanted = sea_orm::Condition::all()
         .add(Column::PspId.eq(psp_id.to_string()))
-        .add_option(query.optional("payment_id", payment).map(|id| Column::PaymentId.eq(id.to_string())))
-        .add_option(query.optional("status", status).map(|status| Column::Status.eq(status)))
-        .add_option(query.optional("reference", text).map(|reference| Column::Reference.eq(reference)))
-        .add_option(query.optional("created_from", moment).map(|from| Column::CreatedAt.gte(from.as_millis())))
-        .add_option(query.optional("created_to", moment).map(|to| Column::CreatedAt.lt(to.as_millis())));
+        .add_option(filters.payment_id.map(|id| Column::PaymentId.eq(id.to_string())))
+        .add_option(filters.status.map(|status| Column::Status.eq(status)))
+        .add_option(filters.reference.map(|reference| Column::Reference.eq(reference)))
+        .add_option(filters.created_from.map(|from| Column::CreatedAt.gte(from.as_millis())))
+        .add_option(filters.created_to.map(|to| Column::CreatedAt.lt(to.as_millis())));
     Entity::find().filter(wanted)
 }
 
@@ -121,6 +128,7 @@ pub async fn get(parts: OneOf<Read>) -> Result<Answer, ApiError> {
 #[cfg(test)]
 mod tests {
     use payferry_harness::database::{TestDatabase, query_plan};
+    use payferry_httpkit::QueryFields;
     use sea_orm::{DbBackend, QueryOrder, QuerySelect, QueryTrait};
 
     use super::*;
@@ -141,7 +149,7 @@ mod tests {
             ("created_from=2026-01-31T12:00:00Z", "refunds_list"),
         ] {
             let mut fields = QueryFields::of(&format!("/refunds?{query}").parse().unwrap());
-            let wanted = filters(&mut fields, PspId::generate());
+            let wanted = wanted(RefundFilters::read(&mut fields), PspId::generate());
             fields.finish().unwrap();
             let [first, then] = ORDER;
             let page = wanted.order_by_desc(first).order_by_desc(then).limit(50);

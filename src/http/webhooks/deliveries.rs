@@ -5,15 +5,21 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_domain::DeliveryId;
+use payferry_domain::payment::EventPattern;
+use payferry_domain::{DeliveryId, Timestamp};
 use payferry_entities::delivery_attempts;
-use payferry_httpkit::{Answer, ApiError, Fault, Path, Problem, QueryFields, Read, Submission, Webhooks, read};
+use payferry_httpkit::extract::RequestBody as _;
+use payferry_httpkit::extract::field::required;
+use payferry_httpkit::{
+    Answer, ApiError, Fault, Path, Problem, QueryFields, Read, Submission, Webhooks, read, request, rule,
+};
 use payferry_journal::webhooks::log::{self, LogEntry, Slice};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::endpoint::patterns;
+use super::catalogue::Event;
+use super::endpoint::Patterns;
 use crate::http::lists::{DateTime, Page, PageParams};
 use crate::http::openapi::UnreadableQuery;
 use crate::http::payments;
@@ -60,7 +66,7 @@ record! {
         failure: Option<String> = failure.map(|failure| failure.1),
         next_attempt_at: Option<DateTime> = delivery.next_attempt_at.map(DateTime),
         /// The body, as it is signed and sent.
-        #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+        #[schema(value_type = Event)]
         payload: Box<RawValue> = RawValue::from_string(event.payload)?,
         attempts: Vec<AttemptRecord> = attempts.into_iter().map(AttemptRecord::of).collect(),
         created_at: DateTime = DateTime(delivery.created_at),
@@ -133,15 +139,16 @@ pub async fn undelivered(parts: ListOf) -> Result<Answer, ApiError> {
     Answer::ok(&UndeliveredList { message: "Undelivered events", total, limit, offset, next_cursor, deliveries })
 }
 
-/// Filter of the deliveries.
-#[derive(ToSchema)]
-pub struct RedeliverRequest {
-    /// Events created at or after this time.
-    pub from: DateTime,
-    /// Events created before this time.
-    pub to: DateTime,
-    /// Patterns such as `payment.*`; all events if absent.
-    pub events: Option<Vec<String>>,
+request! {
+    /// Filter of the deliveries.
+    pub struct RedeliverRequest {
+        /// Events created at or after this time.
+        from: Timestamp = required(rule::moment()),
+        /// Events created before this time.
+        to: Timestamp = required(rule::moment()),
+        /// Patterns such as `payment.*`; all events if absent.
+        events: Option<Vec<EventPattern>> = Patterns,
+    }
 }
 
 /// Result of a bulk redelivery.
@@ -166,15 +173,15 @@ pub struct BulkRedeliverAnswer {
     ),
 )]
 pub async fn redeliver_all(State(app): State<AppState>, request: Submission<Webhooks>) -> Result<Response, ApiError> {
-    let (from, to, patterns) = request.read(|body| {
-        let from = body.required("from", read::moment);
-        let to = body.required("to", read::moment);
-        let patterns = body.optional("events", patterns);
+    let RedeliverRequest { from, to, events } = request.read(|body| {
+        let asked = RedeliverRequest::read(body);
+        let (from, to) = (body.valid("from", read::moment), body.valid("to", read::moment));
         if from.zip(to).is_some_and(|(from, to)| from >= to) {
             body.fault("to", Fault::new("not_after_from", "must be after `from`"));
         }
-        Some((from?, to?, patterns.unwrap_or_default()))
+        asked
     })?;
+    let patterns = events.unwrap_or_default();
     let chosen = log::choose(app.database(), request.psp_id, from, to, &patterns).await?;
     let transaction = app.database().begin().await?;
     let now = app.clock().real_now();

@@ -6,12 +6,19 @@ use axum::response::Response;
 use payferry_domain::Timestamp;
 use payferry_domain::payment::EventPattern;
 use payferry_entities::{Transaction, webhook_endpoints};
-use payferry_httpkit::{Answer, ApiError, Caller, Fault, Problem, Read, Submission, Webhooks, read};
+use payferry_httpkit::extract::field::required;
+use payferry_httpkit::extract::{Field, RequestBody as _};
+use payferry_httpkit::{
+    Answer, ApiError, Caller, Fault, Fields, Problem, Read, Rule, Submission, Webhooks, read, request, rule,
+};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
-use payferry_webhook::{Secret, TestError, TestOutcome, UrlPolicy, endpoints, url_guard};
+use payferry_webhook::url_guard::{self, URL_CHARS_MAX};
+use payferry_webhook::{Secret, TestError, TestOutcome, UrlPolicy, UrlRejection, endpoints};
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{ArrayBuilder, SchemaType, Type};
+use utoipa::openapi::{RefOr, Schema, SchemaFormat};
 
 use crate::http::lists::DateTime;
 use crate::http::state::AppState;
@@ -19,15 +26,26 @@ use crate::http::state::AppState;
 /// Maximum patterns of one filter; there are two dozen events.
 const PATTERNS_MAX: usize = 50;
 
-/// Destination of events.
-#[derive(ToSchema)]
-pub struct SetWebhookRequest {
-    /// HTTPS, publicly reachable. (The sandbox also accepts plain HTTP and loopback addresses.)
-    #[schema(format = "uri", max_length = 2_048, example = "https://psp.example/webhooks")]
-    pub webhook_url: String,
-    /// Patterns such as `payment.*` or `payin.settled`. If absent, they stay unchanged; initially all events are sent.
-    #[schema(example = json!(["payment.*", "refund.sent"]))]
-    pub events: Option<Vec<String>>,
+/// Events that an endpoint receives: a list of patterns that may be missing or null.
+pub(super) struct Patterns;
+
+/// A URL. Which hosts and schemes are allowed depends on the environment (see [`url_guard`]).
+const WEBHOOK_URL: Rule<String> = Rule {
+    read: |value| read::string(value).map(str::to_owned),
+    schema: || {
+        let format = SchemaFormat::Custom("uri".to_owned());
+        rule::string().format(Some(format)).max_length(Some(URL_CHARS_MAX)).pattern(Some("^[Hh][Tt][Tt][Pp][Ss]?://"))
+    },
+};
+
+request! {
+    /// Destination of events.
+    pub struct SetWebhookRequest {
+        /// HTTPS, publicly reachable. (The sandbox also accepts plain HTTP and loopback addresses.)
+        webhook_url: String = required(WEBHOOK_URL).example("https://psp.example/webhooks"),
+        /// Patterns such as `payment.*` or `payin.settled`. If absent, they stay unchanged; initially all events are sent.
+        events: Option<Vec<EventPattern>> = Patterns,
+    }
 }
 
 record! {
@@ -59,9 +77,11 @@ record! {
 pub async fn set(State(app): State<AppState>, request: Submission<Webhooks>) -> Result<Response, ApiError> {
     let policy = app.system.webhooks().url_policy();
     let (url, patterns) = request.read(|body| {
-        let url = body.required("webhook_url", |value| webhook_url(policy, value));
-        let patterns = body.optional("events", patterns);
-        Some((url?, patterns))
+        let asked = SetWebhookRequest::read(body);
+        let url = body.valid("webhook_url", |value| webhook_url(policy, value)).and_then(|checked| {
+            checked.map_err(|error| body.fault("webhook_url", Fault::new(error.code(), error.to_string()))).ok()
+        });
+        Some((url?, asked?.events))
     })?;
     let transaction = app.database().begin().await?;
     let (now, psp_id) = (app.clock().real_now(), request.psp_id);
@@ -90,10 +110,9 @@ async fn note(
     Ok(audit::append(transaction, &Actor::ApiKey(request.key_id), now, vec![entry]).await?)
 }
 
-fn webhook_url(policy: UrlPolicy, value: &Value) -> Result<String, Fault> {
-    let text = read::string(value)?;
-    let url = url_guard::check(policy, text).map_err(|error| Fault::new(error.code(), error.to_string()))?;
-    Ok(url.to_string())
+/// Checks a URL, if the value is a text.
+fn webhook_url(policy: UrlPolicy, value: &Value) -> Result<Result<String, UrlRejection>, Fault> {
+    Ok(url_guard::check(policy, read::string(value)?).map(String::from))
 }
 
 /// Destination of events. Secrets are not shown again.
@@ -228,8 +247,23 @@ fn not_set() -> ApiError {
     ApiError::conflict("webhook_not_set", "No webhook URL is set; set one with PATCH /api/v1/set_webhook.")
 }
 
+impl Field for Patterns {
+    type Value = Option<Vec<EventPattern>>;
+
+    fn read(&self, name: &str, fields: &Fields<'_>) -> Option<Self::Value> {
+        Some(fields.optional(name, patterns))
+    }
+
+    fn schema(&self) -> RefOr<Schema> {
+        let list = ArrayBuilder::new().schema_type(SchemaType::from_iter([Type::Array, Type::Null]));
+        let list = list.items(rule::one_of(EventPattern::every().map(|pattern| pattern.to_string())));
+        let example = json!(["payment.*", "refund.sent"]);
+        list.min_items(Some(1)).max_items(Some(PATTERNS_MAX)).examples([example]).build().into()
+    }
+}
+
 /// Reads a list of event patterns.
-pub(super) fn patterns(value: &Value) -> Result<Vec<EventPattern>, Fault> {
+fn patterns(value: &Value) -> Result<Vec<EventPattern>, Fault> {
     let list = value.as_array().ok_or_else(|| Fault::new("wrong_type", "must be a list of strings"))?;
     if list.is_empty() {
         return Err(Fault::new("empty", "must not be empty; [\"*\"] stands for all events"));

@@ -12,16 +12,18 @@ use payferry_domain::outbound::OutboundId;
 use payferry_domain::{EventId, PaymentId, PspId, Timestamp, TransferId};
 use payferry_entities::event_floors;
 use payferry_entities::events::{self, Column, Entity, Model};
+use payferry_httpkit::extract::parameters::number;
 use payferry_httpkit::live::StreamOwner;
-use payferry_httpkit::{Answer, ApiError, Fault, Path, Problem, Read, between, read};
+use payferry_httpkit::{Answer, ApiError, Path, Problem, Read, Rule, query, read, rule};
 use sea_orm::sea_query::Query;
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
-use crate::http::lists::{DateTime, Page, PageParams, id};
+use super::catalogue::Event;
+use crate::http::lists::{DateTime, Page, PageParams};
 use crate::http::openapi::UnreadableQuery;
 use crate::http::state::{AppShared, ListOf, OneOf};
 
@@ -30,17 +32,28 @@ pub const WAIT_SECS_MAX: u64 = 30;
 /// Time by which a wait ends before the request's own time limit.
 const WAIT_MARGIN: Duration = Duration::from_secs(2);
 
-/// Parameters of the feed.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
-pub struct FeedParams {
-    /// Only events after this `event_id`; from the beginning if absent. Not together with `offset`.
-    pub after: Option<String>,
-    /// Only events of this payment, transfer, payout or withdrawal.
-    pub payment_id: Option<String>,
-    /// If there is no event yet, wait up to this many seconds for one. A wait may end up to two seconds early.
-    #[param(minimum = 0, maximum = 30, default = 0)]
-    pub wait: Option<u64>,
+/// The id of a payment, transfer, payout or withdrawal, as events store it.
+const SUBJECT: Rule<String> = Rule {
+    read: |value| {
+        let text = value.as_str().unwrap_or_default();
+        let of_transfer = || text.parse::<TransferId>().map(|id| id.to_string());
+        let of_outbound = || text.parse::<OutboundId>().map(|id| id.to_string());
+        let id = read::id::<PaymentId>(value).map(|id| id.to_string());
+        id.or_else(|fault| of_transfer().map_err(|_| fault)).or_else(|fault| of_outbound().map_err(|_| fault))
+    },
+    schema: || rule::string().pattern(Some("^(pay|tr|po|wd)_[0-7][0-9A-HJKMNP-TV-Z]{25}$")),
+};
+
+query! {
+    /// Parameters of the feed.
+    pub struct FeedParams {
+        /// Only events after this `event_id`; from the beginning if absent. Not together with `offset`.
+        after: EventId = rule::id(),
+        /// Only events of this payment, transfer, payout or withdrawal.
+        payment_id: String = SUBJECT,
+        /// If there is no event yet, wait up to this many seconds for one. A wait may end up to two seconds early.
+        wait: u64 = number::<0, WAIT_SECS_MAX>(),
+    }
 }
 
 /// A page of the feed.
@@ -60,7 +73,7 @@ pub struct Feed {
     /// Delivered events up to this time have been deleted; null while none were, and with `after` or `cursor`.
     forgotten_until: Option<DateTime>,
     /// The bodies as they are signed and sent, in commit order.
-    #[schema(value_type = Vec<BTreeMap<String, serde_json::Value>>)]
+    #[schema(value_type = Vec<Event>)]
     events: Vec<Box<RawValue>>,
 }
 
@@ -81,9 +94,8 @@ pub struct Feed {
 )]
 pub async fn events(parts: ListOf) -> Result<Response, ApiError> {
     let (State(app), caller, mut query) = parts;
-    let after: Option<EventId> = query.optional("after", |text| read::id(&text.into()));
-    let subject = query.optional("payment_id", subject);
-    let wait_secs = query.optional("wait", |text| between(text, 0, WAIT_SECS_MAX)).unwrap_or(0);
+    let FeedParams { after, payment_id: subject, wait } = FeedParams::read(&mut query);
+    let wait_secs = wait.unwrap_or(0);
     let page = Page::read_after("events", query, after.is_some())?;
     let reader = app.database().reader();
     let mut feed = Entity::find().filter(Column::PspId.eq(caller.psp_id.to_string()));
@@ -135,7 +147,7 @@ record! {
         /// Sequence number of the event, without gaps per payment in the feed.
         sequence: i64 = event.sequence,
         /// The body, as it is signed and sent.
-        #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+        #[schema(value_type = Event)]
         payload: Box<RawValue> = RawValue::from_string(event.payload)?,
         created_at: DateTime = DateTime(event.created_at),
         /// The same as `created_at`: events do not change.
@@ -167,14 +179,6 @@ pub async fn event(parts: OneOf<Read>) -> Result<Answer, ApiError> {
 async fn find(app: &AppShared, psp_id: PspId, event_id: EventId) -> Result<Option<Model>, ApiError> {
     let own = Entity::find().filter(Column::Id.eq(event_id.to_string())).filter(Column::PspId.eq(psp_id.to_string()));
     Ok(own.one(app.database().reader()).await?)
-}
-
-/// Reads the parameter `payment_id`, and returns it as events store it.
-fn subject(text: &str) -> Result<String, Fault> {
-    let of_transfer = || text.parse::<TransferId>().map(|id| id.to_string());
-    let of_outbound = || text.parse::<OutboundId>().map(|id| id.to_string());
-    let id = id::<PaymentId>(text);
-    id.or_else(|fault| of_transfer().map_err(|_| fault)).or_else(|fault| of_outbound().map_err(|_| fault))
 }
 
 /// Reads events, waiting up to `wait` for the first one.

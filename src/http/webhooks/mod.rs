@@ -2,6 +2,7 @@
 //!
 //! The webhook sender owns the rows and the secrets, and sends the requests. This module only presents them.
 
+pub mod catalogue;
 pub mod deliveries;
 pub mod endpoint;
 pub mod events;

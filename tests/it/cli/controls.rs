@@ -8,6 +8,7 @@ use alloy::sol_types::SolCall;
 use payferry_contracts::Token as TokenContract;
 
 use super::Running;
+use crate::conformance::Document;
 use crate::prelude::*;
 
 /// An account without a role in the sandbox.
@@ -203,6 +204,13 @@ async fn the_key_of_the_psp_alone_produces_every_event() {
     };
     let all = |inbox: &Value| EVENTS.iter().all(|event| names(inbox).contains(*event));
     sandbox.until("/sandbox/inbox/all?limit=1000", all).await;
+    let document = Document::new(sandbox.ok(Method::GET, "/openapi.json", None).await);
+    post("/api/v1/webhook/test", json!({})).await;
+    let has_test = |inbox: &Value| names(inbox).contains("webhook.test");
+    let inbox = sandbox.until("/sandbox/inbox/all?limit=1000", has_test).await;
+    for webhook in inbox["webhooks"].as_array().unwrap() {
+        document.assert_describes(&webhook["body"]);
+    }
     let feed: BTreeSet<_> = psp.feed().await.iter().map(|event| event["event"].as_str().unwrap().to_owned()).collect();
     let missing: Vec<_> = EVENTS.iter().filter(|event| !feed.contains(**event)).collect();
     assert!(missing.is_empty(), "not in the feed: {missing:?}");

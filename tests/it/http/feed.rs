@@ -94,6 +94,15 @@ async fn waits_are_limited_and_end_with_the_listener() {
     assert_eq!((first.status.as_u16(), ids(&first).len()), (200, 0));
 }
 
+/// The body of an event, as an early version of the service wrote it.
+fn body(event_id: &str, sequence: i64) -> Value {
+    json!({
+        "event": "payment.settled", "payment_id": "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3", "timestamp": "2026-01-31T12:00:00.000Z",
+        "event_id": event_id, "sequence": sequence, "status": "settled", "amount": "10.00", "amount_received": "10.00",
+        "token": "USDC", "chain": "base", "labels": [],
+    })
+}
+
 /// Inserts an event of this age with a delivery of this status, if any, and attempts at it. Returns its id.
 async fn event(app: &TestApp, psp: PspId, sequence: i64, days: i64, status: Option<&str>, attempts: i64) -> Value {
     let at = app.state.clock().real_now::<Timestamp>().as_millis() - days * DAY_MS;
@@ -107,7 +116,7 @@ async fn event(app: &TestApp, psp: PspId, sequence: i64, days: i64, status: Opti
             payment_id: "pay_old".to_owned(),
             sequence,
             name: "payment.settled".to_owned(),
-            payload: json!({ "event_id": id }).to_string(),
+            payload: body(&id, sequence).to_string(),
             created_at: at,
         }
         .into_active_model()

@@ -16,6 +16,10 @@ use payferry_harness::psp::Psp;
 use payferry_harness::receiver::Receiver;
 use payferry_harness::{eventually, expect};
 use payferry_runtime::observe::{ActorKind, LOG_ENTRIES_MAX};
+use reqwest::Method;
+use serde_json::Value;
+
+use crate::conformance::Document;
 
 pub use sandbox::{OnSandbox, sandbox_over};
 pub use serve::{OnAnvil, OnDevchain, Serve};
@@ -106,10 +110,14 @@ impl Deref for Client {
     }
 }
 
-/// Plays a story on a new stage.
+/// Plays a story on a new stage. Each event in the feed is as the document describes it.
 pub async fn play<S: Stage>(story: impl AsyncFnOnce(&S, &Client)) {
     let (stage, psp) = story_on(S::start().await).await;
     story(&stage, &psp).await;
+    let document = Document::new(psp.ok(Method::GET, "/openapi.json", Value::Null).await);
+    for event in psp.feed().await {
+        document.assert_describes(&event);
+    }
     stage.stop().await;
 }
 

@@ -194,7 +194,7 @@ impl<F: Field> Field for Example<F> {
 }
 
 /// A field that must be present.
-pub struct Required<T>(Rule<T>);
+pub struct Required<T>(pub(super) Rule<T>);
 
 /// A required field.
 pub fn required<T>(rule: Rule<T>) -> Required<T> {

@@ -5,6 +5,7 @@
 pub mod field;
 mod fields;
 pub(crate) mod json;
+pub mod parameters;
 mod query;
 pub mod read;
 pub mod rule;
@@ -12,5 +13,6 @@ pub mod rule;
 pub use crate::caller::{JSON_BODY_BYTES_MAX, JsonBody, RequestRefusal, Submission, read_body};
 pub use field::{Components, Field, RequestBody, bare, closed, components, describe, schema_of};
 pub use fields::{Fault, Fields};
+pub use parameters::Parameter;
 pub use query::{AnyQuery, PageQuery, Path, QueryFields, QueryNames, between};
 pub use rule::Rule;

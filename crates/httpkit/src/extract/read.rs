@@ -6,7 +6,7 @@ use email_address::EmailAddress;
 use payferry_domain::ids::Id;
 use payferry_domain::money::{AMOUNT_MAX, AMOUNT_MIN, AmountError};
 use payferry_domain::named::Named;
-use payferry_domain::{Address, Amount, Timestamp, TimestampError};
+use payferry_domain::{Address, Amount, Hash32, Timestamp, TimestampError};
 use serde_json::{Map, Value};
 
 use super::Fault;
@@ -145,6 +145,12 @@ fn levels(value: &Value) -> usize {
         Value::Object(fields) => 1 + fields.values().map(levels).max().unwrap_or(0),
         _ => 0,
     }
+}
+
+/// Reads a hash of a transaction or block.
+pub fn hash(value: &Value) -> Result<Hash32, Fault> {
+    let malformed = |_| Fault::new("invalid_hash", "must be 0x and 64 hexadecimal digits");
+    string(value)?.parse().map_err(malformed)
 }
 
 /// Reads a time in ISO 8601 with an offset, or a date, which means 00:00 UTC.

@@ -4,7 +4,7 @@
 use payferry_domain::ids::Id;
 use payferry_domain::money::{AMOUNT_MAX, AMOUNT_MIN};
 use payferry_domain::named::Named;
-use payferry_domain::{Address, Amount};
+use payferry_domain::{Address, Amount, Hash32, Timestamp};
 use serde_json::{Map, Value};
 use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Type};
 use utoipa::openapi::{KnownFormat, Schema, SchemaFormat};
@@ -121,9 +121,25 @@ pub fn whole<const MIN: i64, const MAX: i64>() -> Rule<i64> {
     }
 }
 
+/// A hash of a transaction or block.
+pub fn hash() -> Rule<Hash32> {
+    Rule { read: read::hash, schema: || string().pattern(Some("^0[xX][0-9a-fA-F]{64}$")) }
+}
+
 /// True or false.
 pub fn flag() -> Rule<bool> {
     Rule { read: read::flag, schema: || ObjectBuilder::new().schema_type(Type::Boolean) }
+}
+
+/// A date, or a time with an offset, as in ISO 8601. The days of a month are not in the pattern.
+const MOMENT: &str = concat!(
+    r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])",
+    r"([Tt ]([01][0-9]|2[0-3]):[0-5][0-9]:([0-5][0-9]|60)(\.[0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9]))?$"
+);
+
+/// A time, or a date, which means 00:00 UTC (see [`read::moment`]).
+pub fn moment() -> Rule<Timestamp> {
+    Rule { read: read::moment, schema: || string().pattern(Some(MOMENT)) }
 }
 
 /// An object of the PSP's own (see [`read::object`]).

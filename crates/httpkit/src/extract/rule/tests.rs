@@ -65,6 +65,22 @@ fn values() -> Vec<Value> {
         "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
         "0x833589fcd6edb6e08f4c7c32d4f71b54bda0291",
         "0x833589fcd6edb6e08f4c7c32d4f71b54bda0291g",
+        "2026-01-31",
+        "2026-13-31",
+        "2026-01-32",
+        "2026-1-31",
+        "2026-01-31T12:00:00Z",
+        "2026-01-31t23:59:60.123456789+23:59",
+        "2026-01-31 12:00:00z",
+        "2026-01-31T24:00:00Z",
+        "2026-01-31T12:60:00Z",
+        "2026-01-31T12:00:61Z",
+        "2026-01-31T12:00:00+24:00",
+        "2026-01-31T12:00:00-00:60",
+        "2026-01-31T12:00:00.Z",
+        "2026-01-31T12:00:00",
+        "2026-01-31T12:00Z",
+        "2026-01-31Z",
     ];
     let mut values: Vec<Value> = texts.iter().map(|text| json!(text)).collect();
     values.extend([255, 256].map(|chars| json!("é".repeat(chars))));
@@ -108,6 +124,7 @@ fn rules_read_exactly_what_they_describe() {
     agree("part", &part());
     agree("amount_up_to", &amount_up_to::<{ i64::MAX }>());
     agree("address", &address());
+    agree("moment", &moment());
     agree("whole", &whole::<60, 86_400>());
     agree("flag", &flag());
     agree("free_object", &free_object::<1_000, 10>());

@@ -1,0 +1,289 @@
+//! The bodies of events in the OpenAPI document: a schema and a webhook for each event.
+
+use payferry_domain::ids::Id;
+use payferry_domain::named::Named;
+use payferry_domain::outbound::FailureReason as OutboundFailure;
+use payferry_domain::payment::{EventName, Label, PublicFailure, RefundFailure, Status};
+use payferry_domain::{Chain, CustomerId, EventId, MerchantId, PayoutId, RefundId, Token, TransferId, WithdrawalId};
+use payferry_httpkit::extract::Components;
+use payferry_httpkit::rule;
+use utoipa::openapi::path::{OperationBuilder, ParameterBuilder, ParameterIn, PathItemBuilder, Paths, PathsBuilder};
+use utoipa::openapi::request_body::RequestBodyBuilder;
+use utoipa::openapi::schema::{ArrayBuilder, Discriminator, ObjectBuilder, OneOfBuilder, Type};
+use utoipa::openapi::{ContentBuilder, HttpMethod, KnownFormat, Ref, RefOr, Required, Response, Schema, SchemaFormat};
+use utoipa::{PartialSchema, ToSchema};
+
+/// Body of an event: any of the bodies of [`EventName`].
+pub struct Event;
+
+/// Headers of a delivery, as Standard Webhooks defines them.
+const HEADERS: [(&str, &str, &str); 3] = [
+    ("webhook-id", "^evt_[0-7][0-9A-HJKMNP-TV-Z]{25}$", "The `event_id`, the same in every attempt."),
+    ("webhook-timestamp", "^[0-9]+$", "Time of the attempt, seconds since 1970. Refuse old ones."),
+    (
+        "webhook-signature",
+        "^v1,[A-Za-z0-9+/]{43}=( v1,[A-Za-z0-9+/]{43}=)*$",
+        "`v1,` and the Base64 of the HMAC-SHA256 of `{webhook-id}.{webhook-timestamp}.{body}`, keyed with the Base64 part of \
+         the signing secret. For 24 hours after a rotation, one for each secret, separated by a space.",
+    ),
+];
+
+/// Subject of an event, which decides on its fields.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    Payment,
+    Transfer,
+    Refund,
+    Payout,
+    Withdrawal,
+    Test,
+}
+
+/// The subject of an event, the values of its `status`, and when it is sent.
+fn described(name: EventName) -> (Subject, Vec<&'static str>, &'static str) {
+    use EventName as Name;
+    use Subject::{Payment, Payout, Refund, Test, Transfer, Withdrawal};
+    let any = || names::<Status>();
+    let of_transfer = || ["pending", "settled", "underpaid", "failed"].to_vec();
+    match name {
+        Name::PaymentConfirmed => (Payment, vec!["confirmed"], "The amount due was received, final and screened."),
+        Name::PaymentSettled => (Payment, vec!["settled"], "The PSP's share is in its vault."),
+        Name::PaymentMismatched => (
+            Payment,
+            any(),
+            "More or less than the amount due was received, or money that was late or of another kind.",
+        ),
+        Name::PaymentFailed => (Payment, vec!["failed"], "It expired, was cancelled, or screening blocked its money."),
+        Name::PaymentReorged => (Payment, any(), "The chain dropped received money or a settlement."),
+        Name::PayinConfirmed => (Payment, vec!["confirmed"], "As `payment.confirmed`."),
+        Name::PayinSettled => (Payment, vec!["settled"], "As `payment.settled`."),
+        Name::PayinSettlementFailed => {
+            (Payment, any(), "The settlement failed for a permanent reason. The service tries it again.")
+        }
+        Name::PayinFailed => (Payment, vec!["failed"], "As `payment.failed`."),
+        Name::PayinMismatched => {
+            (Payment, any(), "As `payment.mismatched`, for money of the payment's token and chain.")
+        }
+        Name::PayinUnderpaid => (Payment, any(), "Less than the amount due was received until the deadline."),
+        Name::RefundSent => {
+            let mut statuses = any();
+            statuses.push("underpaid");
+            (Refund, statuses, "A refund is final on the chain. `refund_amount` is its amount.")
+        }
+        Name::RefundFailed => {
+            let mut statuses = any();
+            statuses.push("underpaid");
+            (Refund, statuses, "A refund will not be sent. Its amount is available again.")
+        }
+        Name::TransferSettled => (Transfer, vec!["settled"], "The money is in the customer's wallet."),
+        Name::TransferFailed => (Transfer, of_transfer(), "The transfer will not be carried out, or not yet."),
+        Name::TransferUnderpaid => {
+            (Transfer, of_transfer(), "Less than the amount due was received until the deadline.")
+        }
+        Name::TransferMismatched => (Transfer, of_transfer(), "Money was received that the transfer does not need."),
+        Name::TransferReorged => (Transfer, of_transfer(), "The chain dropped received money or the delivery."),
+        Name::PayoutPending => (Payout, vec!["pending"], "The payout was accepted and its amount is reserved."),
+        Name::PayoutSent => (Payout, vec!["sent"], "The payout is final on the chain."),
+        Name::PayoutFailed => (Payout, vec!["failed"], "The payout will not be sent. Its amount is available again."),
+        Name::WithdrawSent => (Withdrawal, vec!["sent"], "The withdrawal is final on the chain."),
+        Name::WithdrawFailed => {
+            (Withdrawal, vec!["failed"], "The withdrawal will not be sent. Its amount is available again.")
+        }
+        Name::WebhookTest => (Test, vec![], "Sent by `POST /api/v1/webhook/test` only."),
+    }
+}
+
+fn names<T: Named>() -> Vec<&'static str> {
+    T::ALL.iter().map(|one| one.name()).collect()
+}
+
+/// Collects the fields of a body.
+struct Body(ObjectBuilder);
+
+impl Body {
+    /// Adds a field that is always present.
+    fn always(self, name: &str, about: &str, schema: ObjectBuilder) -> Self {
+        let Self(object) = self.sometimes(name, about, schema);
+        Self(object.required(name))
+    }
+
+    /// Adds a field that is absent where it does not apply.
+    fn sometimes(self, name: &str, about: &str, schema: ObjectBuilder) -> Self {
+        let about = (!about.is_empty()).then_some(about);
+        Self(self.0.property(name, schema.description(about)))
+    }
+}
+
+fn id<T: Id>() -> ObjectBuilder {
+    (rule::id::<T>().schema)()
+}
+
+fn time() -> ObjectBuilder {
+    rule::string().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
+}
+
+fn amount() -> ObjectBuilder {
+    rule::string().pattern(Some(r"^[0-9]+\.[0-9]{2,6}$")).examples(["10.00"])
+}
+
+fn hash() -> ObjectBuilder {
+    rule::string().pattern(Some("^0x[0-9a-f]{64}$"))
+}
+
+/// Names, as an enum.
+fn one_of<T: Named>() -> ObjectBuilder {
+    rule::one_of(names::<T>())
+}
+
+/// Name of the schema of an event: `PaymentConfirmedEvent`.
+fn schema_name(name: EventName) -> String {
+    let words = name.as_str().split(['.', '_']);
+    let capital = |word: &str| word[..1].to_ascii_uppercase() + &word[1..];
+    words.map(capital).chain(["Event".to_owned()]).collect()
+}
+
+/// The body of an event.
+fn body(name: EventName) -> Schema {
+    let (subject, statuses, about) = described(name);
+    let object = ObjectBuilder::new().schema_type(Type::Object).description(Some(about));
+    let mut body = Body(object)
+        .sometimes(
+            "id",
+            "The same as `event_id`. Absent from old events, as `created_at` and `updated_at`.",
+            id::<EventId>(),
+        )
+        .always("event", "", rule::one_of([name.as_str()]))
+        .always("payment_id", id_about(subject), id_of(subject))
+        .always("timestamp", "Time of the event.", time())
+        .sometimes("created_at", "The same as `timestamp`.", time())
+        .sometimes("updated_at", "The same as `timestamp`: events do not change.", time())
+        .always("event_id", "", id::<EventId>());
+    if subject != Subject::Test {
+        let sequence = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1));
+        body = body
+            .always("sequence", "Number of the event, without gaps per `payment_id` in the feed.", sequence)
+            .always("status", "Status at the time of the event.", rule::one_of(statuses))
+            .sometimes("customer_id", "", id::<CustomerId>())
+            .sometimes("reference", "As submitted.", rule::string())
+            .always("amount", "The amount due, or to be sent.", amount())
+            .always("token", "", one_of::<Token>())
+            .always("chain", "", one_of::<Chain>())
+            .sometimes("tx_hash", "The transaction of the event.", hash())
+            .sometimes("metadata", "As submitted.", rule::free_schema());
+    }
+    match subject {
+        Subject::Payment | Subject::Transfer | Subject::Refund => {
+            body = of_payment(body);
+        }
+        Subject::Payout | Subject::Withdrawal => {
+            body = body
+                .always("address", "The recipient, EIP-55.", rule::address_schema())
+                .sometimes("failure_reason", "", one_of::<OutboundFailure>())
+                .sometimes("failure", "The failure reason in words.", rule::string());
+        }
+        Subject::Test => {}
+    }
+    if subject == Subject::Refund {
+        body = of_refund(body);
+    }
+    body.0.build().into()
+}
+
+fn of_payment(body: Body) -> Body {
+    let labels = ArrayBuilder::new().items(one_of::<Label>()).build();
+    let body = body
+        .sometimes("merchant_id", "", id::<MerchantId>())
+        .always("amount_received", "What was received and counted.", amount())
+        .sometimes("excess_received", "What was received after the amount to settle was fixed.", amount())
+        .sometimes("psp_amount", "The PSP's share, while the payment is confirmed or settled.", amount())
+        .sometimes("treasury_fee", "The service's share.", amount())
+        .sometimes("failure_reason", "", one_of::<PublicFailure>())
+        .sometimes("failure", "The failure reason in words.", rule::string());
+    Body(body.0.property("labels", labels).required("labels"))
+}
+
+fn of_refund(body: Body) -> Body {
+    body.always("refund_id", "", id::<RefundId>())
+        .always("refund_amount", "The amount of the refund.", amount())
+        .sometimes("payment_amount", "The same as `amount`: the amount due of the payment.", amount())
+        .always("refund_address", "The recipient, EIP-55.", rule::address_schema())
+        .sometimes("refund_reference", "As submitted.", rule::string())
+        .sometimes("refund_metadata", "As submitted.", rule::free_schema())
+        .sometimes("refund_failure_reason", "", one_of::<RefundFailure>())
+        .sometimes("refund_failure", "The failure reason in words.", rule::string())
+}
+
+fn id_of(subject: Subject) -> ObjectBuilder {
+    match subject {
+        Subject::Payment | Subject::Refund => rule::string().pattern(Some("^(pay|tr)_[0-7][0-9A-HJKMNP-TV-Z]{25}$")),
+        Subject::Transfer => id::<TransferId>(),
+        Subject::Payout => id::<PayoutId>(),
+        Subject::Withdrawal => id::<WithdrawalId>(),
+        Subject::Test => rule::one_of(["pay_test"]),
+    }
+}
+
+fn id_about(subject: Subject) -> &'static str {
+    match subject {
+        Subject::Payment => "",
+        Subject::Refund => "The id of the payment or transfer.",
+        Subject::Transfer => "The id of the transfer.",
+        Subject::Payout => "The id of the payout.",
+        Subject::Withdrawal => "The id of the withdrawal.",
+        Subject::Test => "Not a payment.",
+    }
+}
+
+/// Events that are stored. The test event is only sent.
+fn stored() -> impl Iterator<Item = EventName> {
+    EventName::ALL.into_iter().filter(|name| *name != EventName::WebhookTest)
+}
+
+fn reference(name: EventName) -> RefOr<Schema> {
+    RefOr::Ref(Ref::from_schema_name(schema_name(name)))
+}
+
+impl PartialSchema for Event {
+    fn schema() -> RefOr<Schema> {
+        let bodies = stored().fold(OneOfBuilder::new(), |bodies, name| bodies.item(reference(name)));
+        let names = stored().map(|name| (name.as_str(), format!("#/components/schemas/{}", schema_name(name))));
+        let about = "The body of an event, as it is signed and sent. `event` decides on its fields.";
+        let one_of = bodies.discriminator(Some(Discriminator::with_mapping("event", names))).description(Some(about));
+        Schema::OneOf(one_of.build()).into()
+    }
+}
+
+impl ToSchema for Event {
+    fn schemas(schemas: &mut Components) {
+        schemas.extend(EventName::ALL.map(|name| (schema_name(name), body(name).into())));
+    }
+}
+
+/// The webhooks: a request to the PSP's endpoint for each event.
+pub fn webhooks() -> Paths {
+    EventName::ALL.into_iter().fold(PathsBuilder::new(), |paths, name| paths.path(name.as_str(), webhook(name))).build()
+}
+
+fn webhook(name: EventName) -> utoipa::openapi::PathItem {
+    let content = ContentBuilder::new().schema(Some(reference(name))).build();
+    let request = RequestBodyBuilder::new().required(Some(Required::True)).content("application/json", content).build();
+    let acknowledged = "Acknowledged. Every other answer, and none within 5 seconds, is a failed attempt.";
+    let mut operation = OperationBuilder::new()
+        .tag("Webhooks")
+        .operation_id(Some(format!("on{}", schema_name(name))))
+        .summary(Some(name.as_str()))
+        .description(Some(described(name).2))
+        .securities(Some([]))
+        .request_body(Some(request))
+        .response("2XX", Response::new(acknowledged));
+    for (header, pattern, about) in HEADERS {
+        let parameter = ParameterBuilder::new()
+            .name(header)
+            .parameter_in(ParameterIn::Header)
+            .required(Required::True)
+            .description(Some(about))
+            .schema(Some(rule::string().pattern(Some(pattern))));
+        operation = operation.parameter(parameter);
+    }
+    PathItemBuilder::new().operation(HttpMethod::Post, operation).build()
+}
