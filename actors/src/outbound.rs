@@ -133,7 +133,7 @@ impl Aggregate for OutboundTransfer {
         let psp = transfers.psps.get(self.order.psp_id).await?;
         let rows = RequestRows { idempotency: None, audit: audit.clone() };
         let ceiling = psp.ceilings.send_daily_max;
-        let write = store::change(&transition, rows, real_now, ceiling, |event| psp.wants(event))?;
+        let write = store::change(&transition, rows, real_now, ceiling, |event| psp.destinations_of(event))?;
         Ok(Decided::Change(write, transition))
     }
 

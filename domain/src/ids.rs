@@ -119,6 +119,8 @@ ids! {
     EventId = "evt_";
     /// A webhook delivery.
     DeliveryId = "whd_";
+    /// A webhook endpoint of a PSP.
+    EndpointId = "we_";
     /// One movement of money on-chain. The chain and the database use the same id, so that it succeeds at most once.
     OperationId = "op_";
     /// An API key.
@@ -166,6 +168,13 @@ impl TransferId {
     /// Returns the id of the payment that implements this transfer.
     pub const fn payment(self) -> PaymentId {
         PaymentId(self.0)
+    }
+}
+
+impl EndpointId {
+    /// Returns the id of the PSP's first endpoint, the one that `set_webhook` sets.
+    pub const fn first_of(psp: PspId) -> Self {
+        Self(psp.0)
     }
 }
 

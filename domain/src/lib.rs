@@ -20,12 +20,13 @@ pub mod named;
 pub mod outbound;
 pub mod payment;
 pub mod time;
+pub mod webhook;
 
 pub use chain::{Address, Chain, Finality, FinalityPolicy, FinalityProgress, Hash32};
 pub use command_error::{CommandError, InitiateError, OrderError};
 pub use ids::{
-    ApprovalId, CheckId, CustomerId, DeliveryId, DocumentId, EventId, KeyId, KeyScope, MerchantId, OperationId,
-    PaymentId, PayoutId, PspId, RefundId, TransferId, WithdrawalId,
+    ApprovalId, CheckId, CustomerId, DeliveryId, DocumentId, EndpointId, EventId, KeyId, KeyScope, MerchantId,
+    OperationId, PaymentId, PayoutId, PspId, RefundId, TransferId, WithdrawalId,
 };
 pub use ledger::{Account, Asset, Posting, PostingKind};
 pub use money::{Amount, FeeBps, Split, Token, Tolerance, split_fee};

@@ -33,6 +33,7 @@ mod m0019_list_filters;
 mod m0022_key_changes;
 mod m0023_approvals;
 mod m0025_refunds;
+mod m0026_endpoints;
 
 /// All migrations, oldest first.
 pub struct Migrator;
@@ -62,6 +63,7 @@ impl MigratorTrait for Migrator {
             Change::plain("m0022_key_changes", m0022_key_changes::UP),
             Change::plain("m0023_approvals", m0023_approvals::UP),
             m0025_refunds::CHANGE,
+            m0026_endpoints::CHANGE,
         ];
         changes.into_iter().map(|change| Box::new(change) as Box<dyn MigrationTrait>).collect()
     }

@@ -1,6 +1,7 @@
 //! The columns that hold sealed values; reading and replacing one value.
 
 use payferry_runtime::seal::Sealer;
+use payferry_webhook::endpoints::sealed_for;
 use sea_orm::{ConnectionTrait, DbErr, QueryResult, Statement, Value};
 
 use super::Resealed;
@@ -24,11 +25,14 @@ type SealContext = for<'a> fn(&SealedColumn, &'a [String]) -> Vec<&'a str>;
 
 /// All sealed columns. A new sealed column needs a line here; a test scans the whole database for sealed values.
 pub const SEALED: &[SealedColumn] = &[
-    SealedColumn::of("webhook_endpoints", &["psp_id"], "secret"),
+    SealedColumn {
+        place: |_, key| sealed_for(&key[0], &key[1]).to_vec(),
+        ..SealedColumn::of("webhook_endpoints", &["psp_id", "id"], "secret")
+    },
     SealedColumn {
         // A secret keeps its sealing place when it becomes the previous one.
-        place: |column, key| vec![column.table, &key[0], "secret"],
-        ..SealedColumn::of("webhook_endpoints", &["psp_id"], "previous_secret")
+        place: |_, key| sealed_for(&key[0], &key[1]).to_vec(),
+        ..SealedColumn::of("webhook_endpoints", &["psp_id", "id"], "previous_secret")
     },
     SealedColumn {
         place: |column, key| vec![column.table, &key[0], &key[1], &key[2]],

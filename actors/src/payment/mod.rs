@@ -201,8 +201,8 @@ impl Aggregate for Payment {
             audit: result_rows.audit.clone(),
         };
         let ceiling = refund_elsewhere_daily_max;
-        let is_sent = |event| psp.is_sent(event, &transition.announcements);
-        let write = payments::transition_write(self, &transition, command, rows, real_now, ceiling, is_sent)?;
+        let to = |event| psp.destinations_among(event, &transition.announcements);
+        let write = payments::transition_write(self, &transition, command, rows, real_now, ceiling, to)?;
         Ok(Decided::Change(write, transition))
     }
 

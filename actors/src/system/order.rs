@@ -69,7 +69,7 @@ impl System {
         let idempotency = request.answer.map(|answer| answer(&accepted.outbound));
         let rows = RequestRows { idempotency, audit: request.audit };
         let real_now = services.clock.real_now();
-        let write = store::change(&accepted, rows, real_now, send_daily_max, |event| psp.wants(event))
+        let write = store::change(&accepted, rows, real_now, send_daily_max, |event| psp.destinations_of(event))
             .map_err(|error| OrderError::Unavailable(error.to_string()))?;
         let created = self.outbound().create(accepted.outbound, accepted.effects, write, ()).await;
         created.map_err(|error| match error {

@@ -12,6 +12,7 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
 use crate::payments::{RequestRows, StoreError, new_event};
 use crate::postings;
+use crate::psps::Destinations;
 use crate::{Consequences, JournalWrite, OperationChange, OutboundChange, Reserve, TransfersApplied};
 
 /// Row of an outbound transfer.
@@ -69,20 +70,20 @@ pub async fn load_live(database: &Database, after: &str, limit: u64) -> Result<V
 }
 
 /// Write of a transition. `real_now` is the wall-clock time from which on deliveries are due; `send_daily_max` is the
-/// daily send limit; `wants` selects the events that are delivered.
+/// daily send limit; `to` returns the endpoints that an event is sent to.
 pub fn change(
     transition: &Transition,
     rows: RequestRows,
     real_now: Timestamp,
     send_daily_max: Amount,
-    wants: impl Fn(EventName) -> bool,
+    to: impl Fn(EventName) -> Destinations,
 ) -> Result<JournalWrite, StoreError> {
     let outbound = &transition.outbound;
     let (id, psp_id) = (outbound.id().to_string(), outbound.order.psp_id);
     let events = serde_json::to_string(&transition.events).map_err(|error| unreadable(&id, &error))?;
     let event = |announcement: &OutboundAnnouncement| {
         let OutboundAnnouncement { name, sequence, .. } = *announcement;
-        new_event(psp_id, &id, name, sequence, |id| payload(outbound, announcement, id), real_now, wants(name))
+        new_event(psp_id, &id, name, sequence, |id| payload(outbound, announcement, id), real_now, to(name))
     };
     let queued =
         transition.queues_operation.then(|| OperationChange::Queue(Box::new(operation_row(outbound, real_now))));

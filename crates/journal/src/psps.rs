@@ -8,10 +8,10 @@ pub mod wallets;
 use std::sync::Arc;
 use std::time::Duration;
 
-use payferry_domain::PspId;
 use payferry_domain::payment::{Announcement, EventName, EventPattern};
+use payferry_domain::{EndpointId, PspId};
 use payferry_entities::{Database, psps, webhook_endpoints};
-use sea_orm::{DbErr, EntityTrait};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter};
 
 pub use policies::{
     Ceilings, DUST_FLOOR_DEFAULT, DUST_FLOOR_MAX, EventFamilies, PspPolicies, SEND_DAILY_MAX_DEFAULT, SEND_MAX_DEFAULT,
@@ -28,23 +28,36 @@ pub struct PspSettings {
     pub policies: PspPolicies,
     /// Limits on outbound transfers.
     pub ceilings: Ceilings,
-    /// Events that its endpoint subscribes to; empty means all.
-    pub event_patterns: Vec<EventPattern>,
+    /// Its endpoints. Without one, the first endpoint, which gets every event once it exists.
+    pub destinations: Vec<Destination>,
+}
+
+/// An endpoint as a destination of events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Destination {
+    /// The endpoint; `None` is the PSP's first one.
+    pub endpoint_id: Option<EndpointId>,
+    /// Events that it subscribes to.
+    pub patterns: Vec<EventPattern>,
 }
 
 impl PspSettings {
-    /// Returns true if the PSP's filter accepts the event.
-    pub fn wants(&self, event: EventName) -> bool {
-        self.event_patterns.is_empty() || self.event_patterns.iter().any(|pattern| pattern.matches(event))
+    /// Returns the endpoints that an event is sent to.
+    pub fn destinations_of(&self, event: EventName) -> Destinations {
+        let wants = |to: &&Destination| to.patterns.iter().any(|pattern| pattern.matches(event));
+        self.destinations.iter().filter(wants).map(|to| to.endpoint_id).collect()
     }
 
-    /// Returns true if `event`, one of the events that a payment announces together, is sent: the PSP's filter and
-    /// event families accept it.
-    pub fn is_sent(&self, event: EventName, together: &[Announcement]) -> bool {
+    /// Like [`Self::destinations_of`] for one of the events that a payment announces together: the PSP's event families
+    /// may leave it out.
+    pub fn destinations_among(&self, event: EventName, together: &[Announcement]) -> Destinations {
         let is_told = |name| together.iter().any(|announcement| announcement.name == name);
-        self.wants(event) && self.policies.event_families.send(event, is_told)
+        if self.policies.event_families.send(event, is_told) { self.destinations_of(event) } else { Vec::new() }
     }
 }
+
+/// Endpoints that an event is sent to; `None` is the PSP's first one.
+pub type Destinations = Vec<Option<EndpointId>>;
 
 /// Reason why a PSP could not be loaded.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -102,16 +115,25 @@ impl PspDirectory {
         let row = row.ok_or(PspError::Unknown)?;
         let policies: PspPolicies =
             serde_json::from_str(&row.settings).map_err(|error| unreadable(error.to_string()))?;
-        let endpoint =
-            webhook_endpoints::Entity::find_by_id(id.to_string()).one(self.database.reader()).await.map_err(away)?;
-        let patterns: Vec<String> = match endpoint {
-            Some(endpoint) => serde_json::from_str(&endpoint.events).map_err(|error| unreadable(error.to_string()))?,
-            None => Vec::new(),
-        };
-        let event_patterns = patterns
-            .iter()
-            .map(|pattern| pattern.parse().map_err(|_| unreadable(format!("event pattern {pattern}"))))
-            .collect::<Result<_, _>>()?;
-        Ok(Arc::new(PspSettings { ceilings: policies.ceilings(self.ceilings), policies, event_patterns }))
+        let own = webhook_endpoints::Entity::find().filter(webhook_endpoints::Column::PspId.eq(id.to_string()));
+        let own = own.filter(webhook_endpoints::Column::Status.ne("deleted"));
+        let endpoints = own.all(self.database.reader()).await.map_err(away)?;
+        let mut destinations = Vec::with_capacity(endpoints.len().max(1));
+        for endpoint in endpoints {
+            let endpoint_id: EndpointId = endpoint.id.parse().map_err(|_| unreadable(endpoint.id.clone()))?;
+            let patterns = patterns_of(&endpoint).map_err(|error| unreadable(error.to_string()))?;
+            let endpoint_id = Some(endpoint_id).filter(|endpoint| *endpoint != EndpointId::first_of(id));
+            destinations.push(Destination { endpoint_id, patterns });
+        }
+        if destinations.is_empty() {
+            destinations.push(Destination { endpoint_id: None, patterns: vec![EventPattern::All] });
+        }
+        Ok(Arc::new(PspSettings { ceilings: policies.ceilings(self.ceilings), policies, destinations }))
     }
+}
+
+/// Returns the patterns of an endpoint's row. An empty list means all events.
+pub fn patterns_of(endpoint: &webhook_endpoints::Model) -> Result<Vec<EventPattern>, serde_json::Error> {
+    let patterns: Vec<EventPattern> = serde_json::from_str(&endpoint.events)?;
+    Ok(if patterns.is_empty() { vec![EventPattern::All] } else { patterns })
 }

@@ -17,6 +17,7 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use hmac::{Hmac, KeyInit, Mac};
 use payferry_domain::Timestamp;
+use payferry_domain::webhook::RetrySchedule;
 use payferry_entities::delivery_attempts;
 use payferry_journal::{DeliveryOutcome, JournalError, JournalWrite};
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -97,7 +98,7 @@ pub(super) async fn take_turn(
     let policy = context.config.url_policy;
     let outcome = attempt(&context.client, policy, target, &event_id, payload, at.as_millis() / 1_000).await;
     let takes_no_retry = is_probe || status == "queued";
-    let next = next(context, &outcome, retries_left, takes_no_retry);
+    let next = next(context, target.schedule, &outcome, retries_left, takes_no_retry);
     super::metrics::attempted(next.status, outcome.duration);
     let (delivered, strained, failure) = (outcome.is_delivered(), outcome.is_strained(), outcome.failure());
     let row = row(delivery_id, attempt_count + 1, target, at, outcome);
@@ -115,12 +116,18 @@ struct Next {
     attempt_at: Option<i64>,
 }
 
-fn next(context: &SenderContext, outcome: &Outcome, retries_left: i64, takes_no_retry: bool) -> Next {
+fn next(
+    context: &SenderContext,
+    schedule: RetrySchedule,
+    outcome: &Outcome,
+    retries_left: i64,
+    takes_no_retry: bool,
+) -> Next {
     if outcome.is_delivered() {
         return Next { status: "delivered", retries_left, attempt_at: None };
     }
     let spread: f64 = rand::random();
-    match context.config.schedule.after_failure(takes_no_retry, retries_left, outcome.retry_after, spread) {
+    match context.config.schedule.after_failure(schedule, takes_no_retry, retries_left, outcome.retry_after, spread) {
         AfterFailure::Retry { after, retries_left } => {
             let after_ms = i64::try_from(after.as_millis()).unwrap_or(i64::MAX);
             let attempt_at = context.clock.real_now::<Timestamp>().plus_millis(after_ms).as_millis();
@@ -187,12 +194,13 @@ impl Drop for InProgress {
 /// Idle connections kept open to one endpoint.
 const IDLE_CONNECTIONS_MAX: usize = 64;
 
-/// URL and signing secrets of an endpoint. `Debug` shows no secret.
+/// URL, signing secrets and schedule of an endpoint. `Debug` shows no secret.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) url: String,
     /// Newest first; two during a rotation.
     pub(super) secrets: Vec<Secret>,
+    pub(super) schedule: RetrySchedule,
 }
 
 /// Result of an attempt.

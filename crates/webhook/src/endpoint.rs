@@ -1,16 +1,21 @@
-//! Endpoint actor of one PSP: drains the PSP's deliveries with an adaptive number of concurrent attempts.
+//! Endpoint actor of one PSP: drains the deliveries to each of the PSP's endpoints with an adaptive number of concurrent
+//! attempts.
 //!
-//! First attempts go out in order per payment; a delivery that waits for a retry blocks no other. The actor holds one
-//! page of waiting rows and the attempts in progress; everything else is in the database. Not here: making and
-//! recording an attempt (`delivery`). Each delivery runs in a task beside the actor.
+//! Each endpoint has a lane ([`Lane`]), so that a slow or failing one delays no other. First attempts of a lane go out in order
+//! per payment; a delivery that waits for a retry blocks no other. A lane holds one page of waiting rows and the attempts in
+//! progress; everything else is in the database. Not here: making and recording an attempt (`delivery`). Each delivery runs
+//! in a task beside the actor.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
-use payferry_domain::{PspId, Timestamp};
+use payferry_domain::webhook::{EndpointStatus, RetrySchedule};
+use payferry_domain::{EndpointId, PspId, Timestamp};
+use payferry_entities::webhook_endpoints;
 use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
 use ractor::RpcReplyPort;
 use sea_orm::DbErr;
@@ -34,6 +39,14 @@ const READY_MIN: usize = 64;
 const TARGET_STALE_MAX: Duration = Duration::from_secs(1);
 /// Reason shown while a PSP has no webhook URL.
 pub const NO_URL: &str = "no webhook URL is set";
+/// Reason shown while an endpoint is disabled.
+const IS_DISABLED: &str = "the endpoint is disabled";
+/// Reason shown while the deliveries of a deleted endpoint are cancelled.
+const IS_DELETED: &str = "the endpoint was deleted";
+/// Reason shown if a secret is unreadable.
+const UNREADABLE_SECRET: &str = "the signing secret cannot be decrypted with the current master key";
+/// Time after which the row of a deleted endpoint is removed. Until then, another node may still queue a delivery for it.
+const DELETED_KEPT_MS: i64 = 10_000;
 /// Pause before a failed read is repeated.
 const DATABASE_PAUSE: Duration = Duration::from_millis(500);
 
@@ -60,6 +73,7 @@ pub(super) enum Message {
 
 /// End of a delivery's turn.
 pub(super) struct Ended {
+    lane: EndpointId,
     delivery: Waiting,
     is_first: bool,
     epoch: Epoch,
@@ -76,16 +90,34 @@ struct Admitted {
     share: Share,
 }
 
-/// View of an endpoint.
+/// View of the endpoints of a PSP.
 #[derive(Debug, Clone, Serialize)]
 pub struct EndpointView {
     /// Owner.
     pub psp_id: PspId,
+    /// All endpoints together.
+    #[serde(flatten)]
+    pub all: LaneView,
+    /// Each endpoint.
+    pub endpoints: BTreeMap<EndpointId, LaneView>,
+}
+
+impl std::ops::Deref for EndpointView {
+    type Target = LaneView;
+
+    fn deref(&self) -> &LaneView {
+        &self.all
+    }
+}
+
+/// View of one or several endpoints.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct LaneView {
     /// Attempts in progress.
     pub in_flight: usize,
     /// Maximum number of concurrent attempts.
     pub limit: usize,
-    /// Circuit breaker.
+    /// Circuit breaker; of several endpoints, the worst.
     pub breaker: BreakerState,
     /// Deliveries read and not yet started.
     pub read_ahead: usize,
@@ -95,7 +127,7 @@ pub struct EndpointView {
     pub failures: u64,
     /// Last failure: a status or an error.
     pub last_failure: Option<String>,
-    /// Reason why waiting deliveries are not sent, other than the breaker.
+    /// Reason why waiting deliveries are not sent, other than the breaker; of several endpoints, if all are held.
     pub held_by: Option<&'static str>,
 }
 
@@ -107,6 +139,20 @@ pub(super) struct Endpoint {
 
 #[derive(Default)]
 pub(super) struct State {
+    lanes: BTreeMap<EndpointId, Lane>,
+    /// When the endpoints were read.
+    read_at: Option<Instant>,
+    tasks: JoinSet<()>,
+    timer: Option<JoinHandle<()>>,
+}
+
+/// Deliveries to one endpoint.
+#[derive(Default)]
+struct Lane {
+    /// Its key in the queue: the endpoint, or the PSP for the first one.
+    key: String,
+    /// When the endpoint was deleted, milliseconds since the epoch.
+    deleted_at: Option<i64>,
     concurrency: Concurrency,
     breaker: Breaker,
     /// First attempts read and not yet started.
@@ -118,7 +164,6 @@ pub(super) struct State {
     /// Deliveries whose outcome cannot be recorded: suspended until the actor restarts or is refreshed.
     left_alone: Vec<String>,
     in_flight: usize,
-    tasks: JoinSet<()>,
     /// Feed position up to which first attempts were read.
     read_to: i64,
     /// `true` if more rows may follow.
@@ -130,12 +175,11 @@ pub(super) struct State {
     retries_at: Option<i64>,
     /// `true` if a retry goes before a first attempt when both could go.
     retry_is_next: bool,
-    target: Option<(Option<Arc<Target>>, Instant)>,
+    target: Option<Arc<Target>>,
     held_by: Option<&'static str>,
     attempts: u64,
     failures: u64,
     last_failure: Option<String>,
-    timer: Option<JoinHandle<()>>,
 }
 
 impl Behaviour for Endpoint {
@@ -147,7 +191,7 @@ impl Behaviour for Endpoint {
     async fn pre_start(&self, _: &Mailbox<Message>, (): ()) -> ActorResult<State> {
         // The breaker state of the previous actor ends with it.
         self.context.broken.remove(&self.psp_id);
-        Ok(State { more: true, retries_at: Some(0), ..State::default() })
+        Ok(State::default())
     }
 
     async fn handle(&self, myself: &Mailbox<Message>, message: Message, state: &mut State) -> ActorResult {
@@ -155,17 +199,19 @@ impl Behaviour for Endpoint {
             Message::Nudge => {
                 // Removed before the read, so that rows queued from now on nudge again.
                 self.context.nudged.remove(&self.psp_id);
-                state.more = true;
+                state.lanes.values_mut().for_each(|lane| lane.more = true);
             }
             Message::Wake => {}
-            Message::Sweep => {
-                (state.more, state.rewind) = (true, true);
-                state.retries_at = Some(0);
+            Message::Sweep => state.lanes.values_mut().for_each(Lane::search),
+            Message::Refresh => {
+                state.lanes.values_mut().for_each(Lane::forget_waiting);
+                state.read_at = None;
             }
-            Message::Refresh => state.forget_waiting(),
             Message::Ended(ended) => {
-                state.ended(*ended);
-                self.note_breaker(state);
+                if let Some(lane) = state.lanes.get_mut(&ended.lane) {
+                    lane.ended(*ended);
+                }
+                self.note_breakers(state);
             }
             Message::Observe(reply) => {
                 let _ = reply.send(self.view(state));
@@ -196,114 +242,194 @@ impl Behaviour for Endpoint {
 }
 
 impl Endpoint {
-    fn note_breaker(&self, state: &State) {
-        if state.breaker.state(Instant::now()) == BreakerState::Closed {
-            self.context.broken.remove(&self.psp_id);
-        } else {
-            self.context.broken.insert(self.psp_id);
+    /// Counts the breakers that are not closed.
+    fn note_breakers(&self, state: &State) {
+        let is_broken = |lane: &&Lane| lane.breaker.state(Instant::now()) != BreakerState::Closed;
+        match state.lanes.values().filter(is_broken).count() {
+            0 => drop(self.context.broken.remove(&self.psp_id)),
+            count => drop(self.context.broken.insert(self.psp_id, count)),
         }
     }
 
     /// Starts as many attempts as are allowed and due.
     async fn drain(&self, myself: &Mailbox<Message>, state: &mut State) -> Result<(), DbErr> {
         while state.tasks.try_join_next().is_some() {}
-        let permission = state.breaker.permission(Instant::now());
-        let allowed = match permission {
-            Permission::Free => state.concurrency.limit(),
-            Permission::Probe => 1,
-            Permission::Wait(until) => {
-                wake_after(myself, state, until.saturating_duration_since(Instant::now()));
-                return Ok(());
-            }
-        };
-        if state.in_flight >= allowed {
-            return Ok(());
+        self.read_endpoints(state).await?;
+        let State { lanes, tasks, .. } = state;
+        let mut wait: Option<Duration> = None;
+        for (id, lane) in lanes {
+            let of_lane = self.drain_lane(myself, tasks, *id, lane).await?;
+            wait = wait.into_iter().chain(of_lane).min();
         }
-        let Some(target) = self.target(state).await? else { return Ok(()) };
-        let (mut admitted, mut just_read) = (Vec::new(), HashMap::new());
-        let mut read = Ok(());
-        while state.in_flight < allowed {
-            read = self.read_waiting(state, &mut just_read).await;
-            if read.is_err() {
-                break;
-            }
-            let Some((delivery, is_first)) = state.next() else { break };
-            let Some(share) = self.admit(state, &delivery) else {
-                state.put_back(delivery, is_first);
-                break;
-            };
-            admitted.push(Admitted { delivery, is_first, share });
-        }
-        self.start(myself, state, &target, admitted, just_read, permission == Permission::Probe);
-        read?;
-        if let Some(at) = state.retries_at.filter(|_| state.retries.is_empty() && state.in_flight < allowed) {
-            let wait = at.saturating_sub(self.context.clock.real_now::<Timestamp>().as_millis()).max(0).unsigned_abs();
-            wake_after(myself, state, Duration::from_millis(wait));
+        if let Some(wait) = wait {
+            wake_after(myself, state, wait);
         }
         Ok(())
     }
 
-    /// Returns the URL and the secrets; `None` while no URL is set.
-    async fn target(&self, state: &mut State) -> Result<Option<Arc<Target>>, DbErr> {
-        if let Some((target, read_at)) = &state.target
-            && read_at.elapsed() < TARGET_STALE_MAX
-        {
-            return Ok(target.clone());
+    /// Starts the attempts of one lane. Returns the time after which it is due again, if that is known.
+    async fn drain_lane(
+        &self,
+        myself: &Mailbox<Message>,
+        tasks: &mut JoinSet<()>,
+        id: EndpointId,
+        lane: &mut Lane,
+    ) -> Result<Option<Duration>, DbErr> {
+        let now: Timestamp = self.context.clock.real_now();
+        if let Some(deleted_at) = lane.deleted_at {
+            return self.cancel(id, lane, deleted_at, now).await;
         }
-        let now = self.context.clock.real_now();
-        let row = endpoints::load(self.context.database.reader(), self.psp_id).await?;
-        let secrets = row.as_ref().map(|row| endpoints::secrets(&self.context.sealer, row, now));
-        let target = match (row, secrets) {
-            (Some(row), Some(Ok(secrets))) => Some(Arc::new(Target { url: row.url, secrets })),
-            (_, Some(Err(error))) => {
-                tracing::error!(psp.id = %self.psp_id, %error, "the signing secret of {} cannot be decrypted with the current master key", self.psp_id);
-                state.held_by = Some("the signing secret cannot be decrypted with the current master key");
-                state.target = Some((None, Instant::now()));
-                return Ok(None);
-            }
-            _ => None,
+        let permission = lane.breaker.permission(Instant::now());
+        let allowed = match permission {
+            Permission::Free => lane.concurrency.limit(),
+            Permission::Probe => 1,
+            Permission::Wait(until) => return Ok(Some(until.saturating_duration_since(Instant::now()))),
         };
-        state.held_by = target.is_none().then_some(NO_URL);
-        state.target = Some((target.clone(), Instant::now()));
-        Ok(target)
+        if lane.in_flight >= allowed {
+            return Ok(None);
+        }
+        let Some(target) = lane.target.clone() else { return Ok(None) };
+        let (mut admitted, mut just_read) = (Vec::new(), HashMap::new());
+        let mut read = Ok(());
+        while lane.in_flight < allowed {
+            read = self.read_waiting(lane, &mut just_read).await;
+            if read.is_err() {
+                break;
+            }
+            let Some((delivery, is_first)) = lane.next() else { break };
+            let Some(share) = self.admit(lane, &delivery) else {
+                lane.put_back(delivery, is_first);
+                break;
+            };
+            admitted.push(Admitted { delivery, is_first, share });
+        }
+        let is_probe = permission == Permission::Probe;
+        for ended in self.turns(lane, &target, admitted, just_read, is_probe) {
+            let myself = myself.clone();
+            tasks.spawn(async move {
+                let (delivery, is_first, epoch, turn) = ended.await;
+                // If the actor has died, the next one reads the rows.
+                let _ = myself.cast(Message::Ended(Box::new(Ended { lane: id, delivery, is_first, epoch, turn })));
+            });
+        }
+        read?;
+        let due = lane.retries_at.filter(|_| lane.retries.is_empty() && lane.in_flight < allowed);
+        Ok(due.map(|at| Duration::from_millis(at.saturating_sub(now.as_millis()).max(0).unsigned_abs())))
     }
 
-    async fn read_retries(&self, state: &mut State) -> Result<(), DbErr> {
-        let now = self.context.clock.real_now::<Timestamp>().as_millis();
-        if !state.retries.is_empty() || state.retries_at.is_none_or(|at| at > now) {
+    /// Cancels the open deliveries to a deleted endpoint. After some time without any, removes the endpoint's row.
+    async fn cancel(
+        &self,
+        id: EndpointId,
+        lane: &mut Lane,
+        deleted_at: i64,
+        now: Timestamp,
+    ) -> Result<Option<Duration>, DbErr> {
+        let database = self.context.database.api_pool();
+        if queue::cancel(&database, id, &lane.key, deleted_at, now).await? {
+            return Ok(Some(Duration::ZERO));
+        }
+        let left = deleted_at.saturating_add(DELETED_KEPT_MS).saturating_sub(now.as_millis());
+        if left <= 0 && lane.in_flight == 0 {
+            endpoints::remove(database.writer(), id).await?;
+            return Ok(None);
+        }
+        Ok(Some(Duration::from_millis(left.max(1_000).unsigned_abs())))
+    }
+
+    /// Reads the endpoints and keeps a lane for each. Without one, the first endpoint's lane waits for a URL.
+    async fn read_endpoints(&self, state: &mut State) -> Result<(), DbErr> {
+        if state.read_at.is_some_and(|at| at.elapsed() < TARGET_STALE_MAX) {
             return Ok(());
         }
-        let under_way = state.taken.len();
-        let page = queue::retries_due(&self.context.database, self.psp_id, now, under_way).await?;
+        let rows = endpoints::load_all(self.context.database.reader(), self.psp_id).await?;
+        let mut found: BTreeMap<EndpointId, Option<webhook_endpoints::Model>> = BTreeMap::new();
+        for row in rows {
+            let id = row.id.parse().map_err(|_| DbErr::Type("an endpoint's id".to_owned()))?;
+            found.insert(id, Some(row));
+        }
+        let first = EndpointId::first_of(self.psp_id);
+        if found.is_empty() {
+            found.insert(first, None);
+        }
+        // The row of a deleted endpoint is gone: attempts in progress can end without a lane.
+        state.lanes.retain(|id, _| found.contains_key(id));
+        for (id, row) in found {
+            let lane = match state.lanes.entry(id) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(place) => {
+                    place.insert(Lane::new(if id == first { self.psp_id.to_string() } else { id.to_string() }))
+                }
+            };
+            self.aim(lane, row);
+        }
+        state.read_at = Some(Instant::now());
+        self.note_breakers(state);
+        Ok(())
+    }
+
+    /// Sets the destination of a lane.
+    fn aim(&self, lane: &mut Lane, row: Option<webhook_endpoints::Model>) {
+        let is_deleted = row.as_ref().is_some_and(|row| row.status == endpoints::DELETED);
+        lane.deleted_at = row.as_ref().filter(|_| is_deleted).map(|row| row.updated_at);
+        let target = row.ok_or(NO_URL).and_then(|row| self.target(row));
+        lane.held_by = target.as_ref().err().copied();
+        lane.target = target.ok().map(Arc::new);
+    }
+
+    /// Returns the URL, the secrets and the schedule of an endpoint, or why nothing is sent to it.
+    fn target(&self, row: webhook_endpoints::Model) -> Result<Target, &'static str> {
+        if row.status == endpoints::DELETED {
+            return Err(IS_DELETED);
+        }
+        if row.status == EndpointStatus::Disabled.as_str() {
+            return Err(IS_DISABLED);
+        }
+        let secrets = endpoints::secrets(&self.context.sealer, &row, self.context.clock.real_now());
+        let secrets = secrets.map_err(|error| {
+            tracing::error!(psp.id = %self.psp_id, %error, "the signing secret of {} cannot be decrypted with the current master key", row.id);
+            UNREADABLE_SECRET
+        })?;
+        let schedule = row.schedule.parse().unwrap_or(RetrySchedule::Default);
+        Ok(Target { url: row.url, secrets, schedule })
+    }
+
+    async fn read_retries(&self, lane: &mut Lane) -> Result<(), DbErr> {
+        let now = self.context.clock.real_now::<Timestamp>().as_millis();
+        if !lane.retries.is_empty() || lane.retries_at.is_none_or(|at| at > now) {
+            return Ok(());
+        }
+        let under_way = lane.taken.len();
+        let page = queue::retries_due(&self.context.database, &lane.key, now, under_way).await?;
         let is_last = page.len() < queue::PAGE + under_way;
         for delivery in page {
-            if state.taken.insert(delivery.id.clone()) {
-                state.retries.push_back(delivery);
+            if lane.taken.insert(delivery.id.clone()) {
+                lane.retries.push_back(delivery);
             }
         }
-        state.retries_at = if is_last && state.retries.is_empty() {
-            queue::next_retry_after(&self.context.database, self.psp_id, now).await?
+        lane.retries_at = if is_last && lane.retries.is_empty() {
+            queue::next_retry_after(&self.context.database, &lane.key, now).await?
         } else {
             Some(now)
         };
         Ok(())
     }
 
-    async fn read_first_attempts(&self, state: &mut State, just_read: &mut HashMap<String, Due>) -> Result<(), DbErr> {
-        while state.more && state.window.ready_len() < READY_MIN && state.window.len() < WINDOW_MAX {
-            let page = queue::first_attempts(&self.context.database, self.psp_id, state.read_to).await?;
+    async fn read_first_attempts(&self, lane: &mut Lane, just_read: &mut HashMap<String, Due>) -> Result<(), DbErr> {
+        while lane.more && lane.window.ready_len() < READY_MIN && lane.window.len() < WINDOW_MAX {
+            let page = queue::first_attempts(&self.context.database, &lane.key, lane.read_to).await?;
             let read = page.len();
             for (delivery, due) in page {
-                state.read_to = delivery.position;
-                if !state.taken.contains(&delivery.id) && !state.window.holds(&delivery) {
-                    state.window.push(delivery);
+                lane.read_to = delivery.position;
+                if !lane.taken.contains(&delivery.id) && !lane.window.holds(&delivery) {
+                    lane.window.push(delivery);
                     just_read.insert(due.id.clone(), due);
                 }
             }
             if read < queue::PAGE {
-                state.more = std::mem::take(&mut state.rewind);
-                if state.more {
-                    state.read_to = 0;
+                lane.more = std::mem::take(&mut lane.rewind);
+                if lane.more {
+                    lane.read_to = 0;
                 }
             }
         }
@@ -311,72 +437,102 @@ impl Endpoint {
     }
 
     /// Reads more rows if fewer wait than could start, and adds the rows read to `just_read`.
-    async fn read_waiting(&self, state: &mut State, just_read: &mut HashMap<String, Due>) -> Result<(), DbErr> {
-        self.read_retries(state).await?;
-        self.read_first_attempts(state, just_read).await
+    async fn read_waiting(&self, lane: &mut Lane, just_read: &mut HashMap<String, Due>) -> Result<(), DbErr> {
+        self.read_retries(lane).await?;
+        self.read_first_attempts(lane, just_read).await
     }
 
     /// Reserves a delivery's turn. Beyond the minimum of each endpoint this needs a shared permit; `None` if none is
     /// left.
-    fn admit(&self, state: &mut State, delivery: &Waiting) -> Option<Share> {
-        let share = if state.in_flight < IN_FLIGHT_MIN {
+    fn admit(&self, lane: &mut Lane, delivery: &Waiting) -> Option<Share> {
+        let share = if lane.in_flight < IN_FLIGHT_MIN {
             None
         } else {
             Some(Arc::clone(&self.context.shares).try_acquire_owned().ok()?)
         };
-        state.taken.insert(delivery.id.clone());
-        state.in_flight += 1;
-        state.attempts += 1;
+        lane.taken.insert(delivery.id.clone());
+        lane.in_flight += 1;
+        lane.attempts += 1;
         Some(share)
     }
 
-    /// Starts the turns of these deliveries.
-    fn start(
+    /// Returns the turns of these deliveries.
+    fn turns(
         &self,
-        myself: &Mailbox<Message>,
-        state: &mut State,
+        lane: &Lane,
         target: &Arc<Target>,
         admitted: Vec<Admitted>,
         just_read: HashMap<String, Due>,
         is_probe: bool,
-    ) {
+    ) -> impl Iterator<Item = impl Future<Output = (Waiting, bool, Epoch, Turn)> + Send + 'static> {
         let ids = admitted.iter().map(|admitted| admitted.delivery.id.clone()).collect();
         let rows = delivery::rows(&self.context, ids, just_read);
-        for Admitted { delivery, is_first, share } in admitted {
-            let (context, target, myself) = (Arc::clone(&self.context), Arc::clone(target), myself.clone());
-            let (rows, epoch) = (rows.clone(), state.concurrency.epoch());
+        let (context, target, epoch) = (Arc::clone(&self.context), Arc::clone(target), lane.concurrency.epoch());
+        admitted.into_iter().map(move |Admitted { delivery, is_first, share }| {
+            let (context, target, rows) = (Arc::clone(&context), Arc::clone(&target), rows.clone());
             let under_way = InProgress::new(&context, &delivery.id);
-            state.tasks.spawn(async move {
+            async move {
                 let turn = take_turn(&context, &target, under_way.delivery_id(), rows, is_probe);
                 let turn = AssertUnwindSafe(turn).catch_unwind().await;
                 let turn = turn.unwrap_or_else(|_| Turn::Broken("the attempt panicked".to_owned()));
                 drop((under_way, share));
-                // If the actor has died, the next one reads the rows.
-                let _ = myself.cast(Message::Ended(Box::new(Ended { delivery, is_first, epoch, turn })));
-            });
-        }
+                (delivery, is_first, epoch, turn)
+            }
+        })
     }
 
     /// Builds the view from memory, because every operator page requests it from every endpoint, repeatedly.
     fn view(&self, state: &State) -> EndpointView {
-        EndpointView {
-            psp_id: self.psp_id,
-            in_flight: state.in_flight,
-            limit: state.concurrency.limit(),
-            breaker: state.breaker.state(Instant::now()),
-            read_ahead: state.window.len() + state.retries.len(),
-            attempts: state.attempts,
-            failures: state.failures,
-            last_failure: state.last_failure.clone(),
-            held_by: state.held_by,
+        let endpoints: BTreeMap<_, _> = state.lanes.iter().map(|(id, lane)| (*id, lane.view())).collect();
+        let mut all = endpoints.values().cloned().reduce(LaneView::and).unwrap_or_default();
+        all.held_by = all.held_by.filter(|_| endpoints.values().all(|lane| lane.held_by.is_some()));
+        EndpointView { psp_id: self.psp_id, all, endpoints }
+    }
+}
+
+impl LaneView {
+    /// Both together.
+    fn and(self, other: Self) -> Self {
+        Self {
+            in_flight: self.in_flight + other.in_flight,
+            limit: self.limit + other.limit,
+            breaker: self.breaker.max(other.breaker),
+            read_ahead: self.read_ahead + other.read_ahead,
+            attempts: self.attempts + other.attempts,
+            failures: self.failures + other.failures,
+            last_failure: self.last_failure.or(other.last_failure),
+            held_by: self.held_by.or(other.held_by),
         }
     }
 }
 
-impl State {
+impl Lane {
+    fn new(key: String) -> Self {
+        Self { key, more: true, retries_at: Some(0), ..Self::default() }
+    }
+
+    /// Searches for rows that may have been missed.
+    fn search(&mut self) {
+        (self.more, self.rewind) = (true, true);
+        self.retries_at = Some(0);
+    }
+
+    fn view(&self) -> LaneView {
+        LaneView {
+            in_flight: self.in_flight,
+            limit: self.concurrency.limit(),
+            breaker: self.breaker.state(Instant::now()),
+            read_ahead: self.window.len() + self.retries.len(),
+            attempts: self.attempts,
+            failures: self.failures,
+            last_failure: self.last_failure.clone(),
+            held_by: self.held_by,
+        }
+    }
+
     /// Applies the result of a delivery's turn.
     fn ended(&mut self, ended: Ended) {
-        let Ended { delivery, is_first, epoch, turn } = ended;
+        let Ended { lane: _, delivery, is_first, epoch, turn } = ended;
         let in_flight = self.in_flight;
         self.in_flight -= 1;
         if is_first {
@@ -443,7 +599,6 @@ impl State {
         }
         (self.read_to, self.more, self.rewind) = (0, true, false);
         self.retries_at = Some(0);
-        self.target = None;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Webhooks: the sender, one endpoint actor per PSP, and the parts of an attempt.
+//! Webhooks: the sender, one endpoint actor per PSP with a lane for each endpoint, and the parts of an attempt.
 //!
 //! The queue is the database: rows of `deliveries`, written in the commit that creates their event. A message to an
 //! actor is only a nudge. Not here: the content of events (`domain` decides) and the routes of the configuration.
@@ -19,7 +19,7 @@ mod window;
 pub use payferry_journal::webhooks::{log, retention};
 
 pub use delivery::{BadSecret, Secret};
-pub use endpoint::{EndpointView, NO_URL};
+pub use endpoint::{EndpointView, LaneView, NO_URL};
 pub use load::{BreakerState, IN_FLIGHT_MAX, IN_FLIGHT_MIN, OPEN_MAX, OPEN_MIN, TRIP_AFTER};
 pub use schedule::{JITTER_PERCENT, RETRY_AFTER_MAX, Schedule};
 pub use sender::{TestError, TestOutcome, WebhookSender};

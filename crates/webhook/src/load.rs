@@ -33,15 +33,16 @@ struct Open {
 }
 
 /// State of a breaker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BreakerState {
     /// Attempts go out.
+    #[default]
     Closed,
-    /// No attempts.
-    Open,
     /// One delivery goes out as a probe.
     Probing,
+    /// No attempts.
+    Open,
 }
 
 /// Current permission to send.

@@ -13,8 +13,8 @@ payferry_runtime::metrics! {
     Histogram(Seconds) ATTEMPT_SECONDS = "payferry_webhook_attempt_seconds",
         "Time from the start of an attempt to the receiver's answer.", exported;
     Gauge BACKLOG = "payferry_webhook_backlog_deliveries",
-        "Deliveries that wait for their first attempt (queued) or for a retry (failed), of PSPs with an endpoint; \
-         at most 10,000 are counted of each PSP.", exported by "status" in ["queued", "failed"];
+        "Deliveries that wait for their first attempt (queued) or for a retry (failed) of enabled endpoints; \
+         at most 10,000 are counted of each endpoint.", exported by "status" in ["queued", "failed"];
     Gauge(Seconds) OLDEST = "payferry_webhook_oldest_due_seconds",
         "Time since the delivery that has been due for longest became due.", exported;
     Gauge UNDER_WAY = "payferry_webhook_attempts_under_way", "Attempts in progress.", exported;
@@ -32,6 +32,6 @@ pub(super) fn attempted(outcome: &'static str, took: Duration) {
 pub(super) fn show_backlog(backlog: Backlog, now: Timestamp) {
     BACKLOG.set(&[("status", "queued")], backlog.queued as f64);
     BACKLOG.set(&[("status", "failed")], backlog.failed as f64);
-    let late_ms = backlog.due_first_at.map_or(0, |at| now.as_millis().saturating_sub(at).max(0));
+    let late_ms = backlog.due_first_at().map_or(0, |at| now.as_millis().saturating_sub(at).max(0));
     OLDEST.set(&[], late_ms as f64 / 1_000.0);
 }

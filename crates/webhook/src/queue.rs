@@ -2,7 +2,7 @@
 //!
 //! Not here: writes. The commit of an event queues its rows, and recorded outcomes move them.
 
-use payferry_domain::PspId;
+use payferry_domain::{EndpointId, PspId, Timestamp};
 use payferry_entities::{Database, find_all, query_all};
 use sea_orm::{DbErr, FromQueryResult, Value};
 
@@ -41,24 +41,60 @@ pub(super) const PSPS_WITH_OPEN: &str = "SELECT p.id FROM psps p \
 pub(super) const FIRST_ATTEMPTS: &str = "SELECT d.id, d.payment_id, d.position, \
     d.event_id, d.status, d.attempt_count, d.retries_left, e.payload \
     FROM deliveries d JOIN events e ON e.id = d.event_id \
-    WHERE d.psp_id = $1 AND d.status = 'queued' AND d.position > $2 ORDER BY d.position LIMIT $3";
+    WHERE COALESCE(d.endpoint_id, d.psp_id) = $1 AND d.status = 'queued' AND d.position > $2 ORDER BY d.position LIMIT $3";
 pub(super) const RETRIES_DUE: &str = "SELECT id, payment_id, position FROM deliveries \
-    WHERE psp_id = $1 AND status = 'failed' AND next_attempt_at <= $2 ORDER BY next_attempt_at LIMIT $3";
+    WHERE COALESCE(endpoint_id, psp_id) = $1 AND status = 'failed' AND next_attempt_at <= $2 \
+    ORDER BY next_attempt_at LIMIT $3";
 pub(super) const NEXT_RETRY: &str = "SELECT MIN(next_attempt_at) FROM deliveries \
-    WHERE psp_id = $1 AND status = 'failed' AND next_attempt_at > $2";
+    WHERE COALESCE(endpoint_id, psp_id) = $1 AND status = 'failed' AND next_attempt_at > $2";
 const DUE: &str = "SELECT d.id, d.event_id, d.status, d.attempt_count, d.retries_left, e.payload \
     FROM deliveries d JOIN events e ON e.id = d.event_id WHERE d.id IN";
-/// One index probe, or one bounded index range, per endpoint and figure.
+/// One bounded index range per enabled endpoint and figure.
 const BACKLOG: &str = "SELECT \
     CAST(COALESCE(SUM(w.queued), 0) AS BIGINT) AS queued, CAST(COALESCE(SUM(w.failed), 0) AS BIGINT) AS failed, \
-    MIN(w.due_first_at) AS due_first_at FROM (SELECT \
-    (SELECT COUNT(*) FROM (SELECT 1 FROM deliveries d WHERE d.psp_id = e.psp_id AND d.status = 'queued' LIMIT $1) q) \
-        AS queued, \
-    (SELECT COUNT(*) FROM (SELECT 1 FROM deliveries d WHERE d.psp_id = e.psp_id AND d.status = 'failed' LIMIT $1) f) \
-        AS failed, \
-    (SELECT MIN(d.next_attempt_at) FROM deliveries d WHERE d.psp_id = e.psp_id AND d.status IN ('queued', 'failed')) \
-        AS due_first_at \
-    FROM webhook_endpoints e) w";
+    MIN(w.queued_at) AS queued_at, MIN(w.failed_at) AS failed_at FROM (SELECT \
+    (SELECT COUNT(*) FROM (SELECT 1 FROM deliveries d WHERE COALESCE(d.endpoint_id, d.psp_id) = e.lane \
+        AND d.status = 'queued' LIMIT $1) q) AS queued, \
+    (SELECT COUNT(*) FROM (SELECT 1 FROM deliveries d WHERE COALESCE(d.endpoint_id, d.psp_id) = e.lane \
+        AND d.status = 'failed' LIMIT $1) f) AS failed, \
+    (SELECT MIN(q.next_attempt_at) FROM (SELECT d.next_attempt_at FROM deliveries d \
+        WHERE COALESCE(d.endpoint_id, d.psp_id) = e.lane AND d.status = 'queued' ORDER BY d.position LIMIT $1) q) \
+        AS queued_at, \
+    (SELECT MIN(d.next_attempt_at) FROM deliveries d WHERE COALESCE(d.endpoint_id, d.psp_id) = e.lane \
+        AND d.status = 'failed') AS failed_at \
+    FROM (SELECT CASE WHEN substr(id, 4) = substr(psp_id, 5) THEN psp_id ELSE id END AS lane \
+        FROM webhook_endpoints WHERE status = 'enabled') e) w";
+/// Deliveries that are cancelled together, so that payments do not wait long for the writer.
+const CANCELLED_TOGETHER: i64 = 500;
+
+/// Cancels some of the open deliveries to an endpoint that was deleted at this time. Returns `true` if there may be more.
+/// If the PSP has no endpoint left, its later events wait for the first one.
+pub(super) async fn cancel(
+    database: &Database,
+    id: EndpointId,
+    lane: &str,
+    deleted_at: i64,
+    now: Timestamp,
+) -> Result<bool, DbErr> {
+    for status in ["queued", "failed"] {
+        let open = format!(
+            "SELECT d.id FROM deliveries d WHERE COALESCE(d.endpoint_id, d.psp_id) = $1 AND d.status = '{status}' \
+             AND (d.endpoint_id IS NOT NULL OR d.created_at <= $2 OR EXISTS (SELECT 1 FROM webhook_endpoints e \
+             WHERE e.psp_id = d.psp_id AND e.status <> 'deleted')) LIMIT {CANCELLED_TOGETHER}"
+        );
+        if query_all(database.reader(), &open, [lane.into(), deleted_at.into()]).await?.is_empty() {
+            continue;
+        }
+        // The first endpoint may have been set again.
+        let cancel = format!(
+            "UPDATE deliveries SET status = 'cancelled', next_attempt_at = NULL, updated_at = $3 WHERE id IN ({open}) \
+             AND EXISTS (SELECT 1 FROM webhook_endpoints WHERE id = $4 AND status = 'deleted') RETURNING id"
+        );
+        let values = [lane.into(), deleted_at.into(), now.as_millis().into(), id.to_string().into()];
+        return Ok(!query_all(database.writer(), &cancel, values).await?.is_empty());
+    }
+    Ok(false)
+}
 
 /// PSPs with deliveries that are neither delivered nor exhausted.
 pub(super) async fn psps_with_open(database: &Database) -> Result<Vec<PspId>, DbErr> {
@@ -70,9 +106,9 @@ pub(super) async fn psps_with_open(database: &Database) -> Result<Vec<PspId>, Db
 
 /// Returns a page of queued deliveries after a position, in feed order, together with their current rows because most
 /// are sent immediately.
-pub(super) async fn first_attempts(database: &Database, psp: PspId, after: i64) -> Result<Vec<(Waiting, Due)>, DbErr> {
+pub(super) async fn first_attempts(database: &Database, lane: &str, after: i64) -> Result<Vec<(Waiting, Due)>, DbErr> {
     let limit = i64::try_from(PAGE).unwrap_or(i64::MAX);
-    let values = [psp.to_string().into(), after.into(), limit.into()];
+    let values = [lane.into(), after.into(), limit.into()];
     let rows = query_all(database.reader(), FIRST_ATTEMPTS, values).await?;
     rows.iter().map(|row| Ok((Waiting::from_query_result(row, "")?, Due::from_query_result(row, "")?))).collect()
 }
@@ -81,18 +117,18 @@ pub(super) async fn first_attempts(database: &Database, psp: PspId, after: i64) 
 /// attempt in progress still count as due.
 pub(super) async fn retries_due(
     database: &Database,
-    psp: PspId,
+    lane: &str,
     now: i64,
     under_way: usize,
 ) -> Result<Vec<Waiting>, DbErr> {
     let limit = i64::try_from(PAGE + under_way).unwrap_or(i64::MAX);
-    let values = [psp.to_string().into(), now.into(), limit.into()];
+    let values = [lane.into(), now.into(), limit.into()];
     find_all(database.reader(), RETRIES_DUE, values).await
 }
 
 /// Returns the time of the next retry after `now`, milliseconds since the epoch.
-pub(super) async fn next_retry_after(database: &Database, psp: PspId, now: i64) -> Result<Option<i64>, DbErr> {
-    let values = [psp.to_string().into(), now.into()];
+pub(super) async fn next_retry_after(database: &Database, lane: &str, now: i64) -> Result<Option<i64>, DbErr> {
+    let values = [lane.into(), now.into()];
     let rows = query_all(database.reader(), NEXT_RETRY, values).await?;
     rows.first().map_or(Ok(None), |row| row.try_get_by_index(0))
 }
@@ -111,18 +147,27 @@ pub(super) fn due_sql(places: usize) -> String {
     format!("{DUE} ({})", places.join(", "))
 }
 
-/// Waiting deliveries of PSPs that have an endpoint.
+/// Waiting deliveries of enabled endpoints.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromQueryResult)]
 pub(super) struct Backlog {
     /// Not attempted since they were queued.
     pub(super) queued: i64,
     /// Waiting for a retry.
     pub(super) failed: i64,
-    /// Due time of the delivery that has been due for longest, milliseconds since the epoch.
-    pub(super) due_first_at: Option<i64>,
+    /// Earliest due time of the queued deliveries, milliseconds since the epoch.
+    pub(super) queued_at: Option<i64>,
+    /// Earliest due time of the failed deliveries.
+    pub(super) failed_at: Option<i64>,
 }
 
-/// Counts all waiting deliveries; at most [`COUNTED_MAX`] per PSP and kind.
+impl Backlog {
+    /// Due time of the delivery that has been due for longest, milliseconds since the epoch.
+    pub(super) fn due_first_at(&self) -> Option<i64> {
+        self.queued_at.into_iter().chain(self.failed_at).min()
+    }
+}
+
+/// Counts all waiting deliveries; at most [`COUNTED_MAX`] per endpoint and kind.
 pub(super) async fn backlog(database: &Database) -> Result<Backlog, DbErr> {
     Ok(find_all(database.reader(), BACKLOG, [COUNTED_MAX.into()]).await?.pop().unwrap_or_default())
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use dashmap::{DashMap, DashSet};
 use payferry_domain::payment::test_payload;
-use payferry_domain::{EventId, PspId};
+use payferry_domain::webhook::RetrySchedule;
+use payferry_domain::{EndpointId, EventId, PspId};
 use payferry_entities::Database;
 use payferry_journal::Journal;
 use payferry_runtime::clock::Clock;
@@ -53,8 +54,8 @@ pub(super) struct SenderContext {
     /// Permits for attempts in progress beyond the minimum of each endpoint.
     pub(super) shares: Arc<Semaphore>,
     registry: ActorRegistry,
-    /// PSPs whose circuit breaker is not closed.
-    pub(super) broken: DashSet<PspId>,
+    /// Number of endpoints of a PSP whose circuit breaker is not closed.
+    pub(super) broken: DashMap<PspId, usize>,
 }
 
 impl SenderContext {
@@ -100,8 +101,8 @@ pub struct TestOutcome {
 /// Reasons why no test was made.
 #[derive(Debug, thiserror::Error)]
 pub enum TestError {
-    /// No URL is set.
-    #[error("no webhook URL is set")]
+    /// The PSP has no such endpoint.
+    #[error("there is no such endpoint")]
     NoEndpoint,
     /// The database is not available.
     #[error("the database is not available: {0}")]
@@ -145,7 +146,7 @@ impl WebhookSender {
             running: DashMap::new(),
             shares: Arc::new(Semaphore::new(IN_FLIGHT_SHARED_MAX)),
             registry,
-            broken: DashSet::new(),
+            broken: DashMap::new(),
         });
         let sender = Sender { context: context.clone() };
         let actor = context.registry.spawn("webhook sender", sender, (), Some(supervisor)).await?;
@@ -183,13 +184,14 @@ impl WebhookSender {
         self.context.config.url_policy
     }
 
-    /// Posts a signed `webhook.test` once, immediately, and returns the result. The test is not in the feed and not
-    /// retried.
-    pub async fn test(&self, psp_id: PspId) -> Result<TestOutcome, TestError> {
+    /// Posts a signed `webhook.test` to an endpoint once, immediately, and returns the result. The test is not in the feed
+    /// and not retried.
+    pub async fn test(&self, psp_id: PspId, id: EndpointId) -> Result<TestOutcome, TestError> {
         let context = &self.context;
         let now = context.clock.real_now();
-        let endpoint = endpoints::load(context.database.reader(), psp_id).await?.ok_or(TestError::NoEndpoint)?;
-        let target = Target { secrets: endpoints::secrets(&context.sealer, &endpoint, now)?, url: endpoint.url };
+        let endpoint = endpoints::load(context.database.reader(), psp_id, id).await?.ok_or(TestError::NoEndpoint)?;
+        let secrets = endpoints::secrets(&context.sealer, &endpoint, now)?;
+        let target = Target { secrets, url: endpoint.url, schedule: RetrySchedule::Default };
         let event_id = EventId::generate();
         let body = serde_json::Value::Object(test_payload(now, event_id)).to_string();
         let (policy, now_secs) = (context.config.url_policy, now.as_millis() / 1_000);
@@ -213,7 +215,7 @@ impl WebhookSender {
 
     /// Number of endpoints whose circuit breaker lets only probes through.
     pub(super) fn breakers_open(&self) -> usize {
-        self.context.broken.len()
+        self.context.broken.iter().map(|entry| *entry.value()).sum()
     }
 
     /// Counts the waiting deliveries in the database and sets the gauges.

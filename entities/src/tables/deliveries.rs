@@ -1,4 +1,4 @@
-//! Deliveries of events to the endpoint of the PSP, one row per event.
+//! Deliveries of events to the endpoints of the PSP, one row per event and endpoint.
 
 use sea_orm::entity::prelude::*;
 
@@ -13,13 +13,15 @@ pub struct Model {
     pub event_id: String,
     /// Owning PSP.
     pub psp_id: String,
+    /// Endpoint; null is the PSP's first one, whether it exists or not.
+    pub endpoint_id: Option<String>,
     /// Subject of the event: payment, payout, withdrawal, or transfer.
     pub payment_id: String,
     /// Sequence number of the event.
     pub sequence: i64,
     /// Position of the event in the feed; determines the order of the queue.
     pub position: i64,
-    /// queued, failed (waiting for a retry), delivered or exhausted.
+    /// queued, failed (waiting for a retry), delivered, exhausted or cancelled (its endpoint was deleted).
     pub status: String,
     /// URL of the last attempt.
     pub url: Option<String>,

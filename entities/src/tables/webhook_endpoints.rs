@@ -1,4 +1,4 @@
-//! Webhook endpoint of each PSP, at most one per PSP.
+//! Webhook endpoints of the PSPs.
 
 use sea_orm::entity::prelude::*;
 
@@ -6,11 +6,19 @@ use sea_orm::entity::prelude::*;
 #[derive(Clone, Debug, Default, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "webhook_endpoints")]
 pub struct Model {
-    /// Owning PSP.
+    /// `we_` id. That of the PSP's first endpoint has the ULID of the PSP.
     #[sea_orm(primary_key, auto_increment = false)]
+    pub id: String,
+    /// Owning PSP.
     pub psp_id: String,
     /// HTTPS URL.
     pub url: String,
+    /// The PSP's own note.
+    pub description: Option<String>,
+    /// default or extended: the schedule of retries.
+    pub schedule: String,
+    /// enabled or disabled.
+    pub status: String,
     /// JSON array of event patterns; empty means all.
     #[sea_orm(column_type = "Text")]
     pub events: String,

@@ -6,10 +6,10 @@
 use axum::extract::State;
 use axum::response::Response;
 use payferry_domain::payment::EventPattern;
-use payferry_domain::{DeliveryId, Timestamp};
+use payferry_domain::{DeliveryId, EndpointId, PspId, Timestamp};
 use payferry_entities::delivery_attempts;
 use payferry_httpkit::extract::RequestBody as _;
-use payferry_httpkit::extract::field::required;
+use payferry_httpkit::extract::field::{optional, required};
 use payferry_httpkit::{
     Answer, ApiError, Fault, Path, Problem, QueryFields, Read, Submission, Webhooks, read, request, rule,
 };
@@ -28,6 +28,8 @@ use crate::http::state::{AppShared, AppState, ChangeOf, ListOf, OneOf};
 record! {
     fn of(app: &AppShared, entry: LogEntry) -> Result<Self, ApiError> {
         let LogEntry { delivery, event, attempts } = entry;
+        let psp_id: PspId = delivery.psp_id.parse().map_err(ApiError::internal)?;
+        let endpoint_id = delivery.endpoint_id.unwrap_or_else(|| EndpointId::first_of(psp_id).to_string());
         // The sender clears its mark a moment after the outcome was recorded.
         let is_open = matches!(delivery.status.as_str(), "queued" | "failed");
         let under_way = is_open && app.system.webhooks().is_under_way(&delivery.id);
@@ -41,6 +43,9 @@ record! {
     pub struct DeliveryRecord {
         #[schema(example = "whd_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
         id: String = delivery.id,
+        /// The endpoint that it is for.
+        #[schema(example = "we_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+        endpoint_id: String = endpoint_id,
         payment_id: String = delivery.payment_id,
         /// The `webhook-id` of every attempt.
         event_id: String = event.id,
@@ -50,7 +55,7 @@ record! {
         sequence: i64 = event.sequence,
         /// URL of the last attempt; null before the first.
         url: Option<String> = delivery.url,
-        /// queued, delivering, delivered, failed (will be retried) or exhausted.
+        /// queued, delivering, delivered, failed (will be retried), exhausted, or cancelled (its endpoint was deleted).
         delivery_status: String = if under_way { "delivering".to_owned() } else { delivery.status },
         attempt_count: i64 = delivery.attempt_count,
         /// HTTP status of the last answer.
@@ -148,6 +153,8 @@ request! {
         to: Timestamp = required(rule::moment()),
         /// Patterns such as `payment.*`; all events if absent.
         events: Option<Vec<EventPattern>> = Patterns,
+        /// Only deliveries to this endpoint.
+        endpoint_id: Option<EndpointId> = optional(rule::id()),
     }
 }
 
@@ -164,7 +171,7 @@ pub struct BulkRedeliverAnswer {
 
 /// Deliver events again, in bulk
 ///
-/// The deliveries are queued again with all their retries, whatever their status.
+/// The deliveries are queued again with all their retries, whatever their status, except those whose endpoint was deleted.
 #[utoipa::path(
     post, path = "/api/v1/webhook/redeliver", tag = "Webhooks", operation_id = "redeliverInBulk", request_body = RedeliverRequest,
     responses(
@@ -173,7 +180,7 @@ pub struct BulkRedeliverAnswer {
     ),
 )]
 pub async fn redeliver_all(State(app): State<AppState>, request: Submission<Webhooks>) -> Result<Response, ApiError> {
-    let RedeliverRequest { from, to, events } = request.read(|body| {
+    let RedeliverRequest { from, to, events, endpoint_id } = request.read(|body| {
         let asked = RedeliverRequest::read(body);
         let (from, to) = (body.valid("from", read::moment), body.valid("to", read::moment));
         if from.zip(to).is_some_and(|(from, to)| from >= to) {
@@ -182,7 +189,7 @@ pub async fn redeliver_all(State(app): State<AppState>, request: Submission<Webh
         asked
     })?;
     let patterns = events.unwrap_or_default();
-    let chosen = log::choose(app.database(), request.psp_id, from, to, &patterns).await?;
+    let chosen = log::choose(app.database(), request.psp_id, from, to, &patterns, endpoint_id).await?;
     let transaction = app.database().begin().await?;
     let now = app.clock().real_now();
     let redelivered = log::redeliver_all(&transaction, request.psp_id, &chosen.delivery_ids, now).await?;
@@ -255,6 +262,7 @@ pub struct RedeliverAnswer {
     responses(
         (status = 202, description = "It is queued.", body = RedeliverAnswer),
         (status = 404, description = "There is no such delivery of this payment.", body = Problem),
+        (status = 409, description = "`endpoint_deleted`.", body = Problem),
     ),
 )]
 pub async fn redeliver(parts: ChangeOf<Webhooks, (String, String)>) -> Result<Response, ApiError> {
@@ -266,7 +274,9 @@ pub async fn redeliver(parts: ChangeOf<Webhooks, (String, String)>) -> Result<Re
     entry.filter(|entry| entry.delivery.payment_id == payment_id).ok_or_else(missing)?;
     let transaction = app.database().begin().await?;
     let now = app.clock().real_now();
-    log::redeliver(&transaction, request.psp_id, &delivery_id, now).await?;
+    if !log::redeliver(&transaction, request.psp_id, &delivery_id, now).await? {
+        return Err(ApiError::conflict("endpoint_deleted", "The endpoint of this delivery was deleted."));
+    }
     let message = "The delivery is queued again.";
     let answer = RedeliverAnswer { message, payment_id, delivery_id, delivery_status: "queued" };
     let answered = request.idempotency.commit(&app, transaction, Answer::accepted(&answer)?).await?;

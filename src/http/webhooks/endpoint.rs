@@ -1,10 +1,10 @@
-//! The URL that events go to: `PATCH /api/v1/set_webhook`, `GET /api/v1/webhook`, `POST /api/v1/webhook/rotate` and
-//! `POST /api/v1/webhook/test`.
+//! The first endpoint of an account: `PATCH /api/v1/set_webhook`, `GET /api/v1/webhook`, `POST /api/v1/webhook/rotate` and
+//! `POST /api/v1/webhook/test`. All endpoints are in `endpoints`.
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_domain::Timestamp;
 use payferry_domain::payment::EventPattern;
+use payferry_domain::{EndpointId, KeyId, PspId, Timestamp};
 use payferry_entities::{Transaction, webhook_endpoints};
 use payferry_httpkit::extract::field::required;
 use payferry_httpkit::extract::{Field, RequestBody as _};
@@ -12,8 +12,9 @@ use payferry_httpkit::{
     Answer, ApiError, Caller, Fault, Fields, Problem, Read, Rule, Submission, Webhooks, read, request, rule,
 };
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
+use payferry_journal::psps::patterns_of;
 use payferry_webhook::url_guard::{self, URL_CHARS_MAX};
-use payferry_webhook::{Secret, TestError, TestOutcome, UrlPolicy, UrlRejection, endpoints};
+use payferry_webhook::{Secret, TestError, TestOutcome, UrlPolicy, endpoints};
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -30,7 +31,7 @@ const PATTERNS_MAX: usize = 50;
 pub(super) struct Patterns;
 
 /// A URL. Which hosts and schemes are allowed depends on the environment (see [`url_guard`]).
-const WEBHOOK_URL: Rule<String> = Rule {
+pub(super) const WEBHOOK_URL: Rule<String> = Rule {
     read: |value| read::string(value).map(str::to_owned),
     schema: || {
         let format = SchemaFormat::Custom("uri".to_owned());
@@ -56,6 +57,8 @@ record! {
     /// The current destination of events.
     pub struct SetWebhookAnswer {
         message: &'static str = "The webhook is set.",
+        /// The id of the endpoint.
+        id: String = endpoint.id,
         webhook_url: String = endpoint.url,
         events: Vec<String> = events,
         /// The secret that signs deliveries; shown only when it is created, else null.
@@ -78,18 +81,13 @@ pub async fn set(State(app): State<AppState>, request: Submission<Webhooks>) -> 
     let policy = app.system.webhooks().url_policy();
     let (url, patterns) = request.read(|body| {
         let asked = SetWebhookRequest::read(body);
-        let url = body.valid("webhook_url", |value| webhook_url(policy, value)).and_then(|checked| {
-            checked.map_err(|error| body.fault("webhook_url", Fault::new(error.code(), error.to_string()))).ok()
-        });
+        let url = checked_url(body, "webhook_url", policy);
         Some((url?, asked?.events))
     })?;
     let transaction = app.database().begin().await?;
     let (now, psp_id) = (app.clock().real_now(), request.psp_id);
     let (endpoint, secret) = endpoints::set(&transaction, app.sealer(), psp_id, &url, patterns.as_deref(), now).await?;
-    // A query of the URL may contain a secret.
-    let host = url::Url::parse(&endpoint.url).ok().and_then(|url| Some(url.host_str()?.to_owned()));
-    note(&transaction, &request, "webhook.set", json!({ "host": host, "events": patterns_shown(&endpoint)? }), now)
-        .await?;
+    note(&transaction, (psp_id, request.key_id), "webhook.set", detail(&endpoint)?, now).await?;
     let answer = SetWebhookAnswer::of(endpoint, secret.as_ref())?;
     let answered = request.idempotency.commit(&app, transaction, Answer::ok(&answer)?).await?;
     app.system.psps().forget(psp_id).await;
@@ -97,29 +95,42 @@ pub async fn set(State(app): State<AppState>, request: Submission<Webhooks>) -> 
     Ok(answered)
 }
 
-/// Writes an audit entry of a change of the endpoint.
-async fn note(
+/// Writes an audit entry of a change of an endpoint.
+pub(super) async fn note(
     transaction: &Transaction,
-    request: &Submission<Webhooks>,
+    (psp_id, key_id): (PspId, KeyId),
     action: &str,
     detail: Value,
     now: Timestamp,
 ) -> Result<(), ApiError> {
-    let psp_id = request.psp_id;
     let entry = NewAuditEntry { action: action.to_owned(), psp_id: Some(psp_id), subject: psp_id.to_string(), detail };
-    Ok(audit::append(transaction, &Actor::ApiKey(request.key_id), now, vec![entry]).await?)
+    Ok(audit::append(transaction, &Actor::ApiKey(key_id), now, vec![entry]).await?)
 }
 
-/// Checks a URL, if the value is a text.
-fn webhook_url(policy: UrlPolicy, value: &Value) -> Result<Result<String, UrlRejection>, Fault> {
-    Ok(url_guard::check(policy, read::string(value)?).map(String::from))
+/// The detail of an endpoint in the audit log. A query of its URL may contain a secret.
+pub(super) fn detail(endpoint: &webhook_endpoints::Model) -> Result<Value, ApiError> {
+    let host = url::Url::parse(&endpoint.url).ok().and_then(|url| Some(url.host_str()?.to_owned()));
+    Ok(json!({ "endpoint": endpoint.id, "host": host, "events": patterns_shown(endpoint)? }))
+}
+
+/// Checks the URL in this field, if it is a text. `None` if it is absent or wrong.
+pub(super) fn checked_url(body: &Fields<'_>, field: &str, policy: UrlPolicy) -> Option<String> {
+    match url_guard::check(policy, body.valid(field, read::string)?) {
+        Ok(url) => Some(url.into()),
+        Err(error) => {
+            body.fault(field, Fault::new(error.code(), error.to_string()));
+            None
+        }
+    }
 }
 
 /// Destination of events. Secrets are not shown again.
 #[derive(Default, Serialize, ToSchema)]
 pub struct WebhookAnswer {
     message: &'static str,
-    /// Null if none was ever set: events are queued until one is.
+    /// The id of the endpoint; null if no URL is set.
+    id: Option<String>,
+    /// Null if none is set: without an endpoint, events are queued until one is.
     webhook_url: Option<String>,
     events: Vec<String>,
     /// Time until which deliveries are also signed with the secret before the last rotation.
@@ -136,7 +147,8 @@ pub struct WebhookAnswer {
     responses((status = 200, description = "The configuration.", body = WebhookAnswer)),
 )]
 pub async fn show(State(app): State<AppState>, caller: Caller<Read>) -> Result<Answer, ApiError> {
-    let endpoint = endpoints::load(app.database().reader(), caller.psp_id).await?;
+    let first = EndpointId::first_of(caller.psp_id);
+    let endpoint = endpoints::load(app.database().reader(), caller.psp_id, first).await?;
     let now = app.clock().real_now::<Timestamp>().as_millis();
     let answer = match endpoint {
         None => WebhookAnswer {
@@ -147,6 +159,7 @@ pub async fn show(State(app): State<AppState>, caller: Caller<Read>) -> Result<A
         Some(endpoint) => WebhookAnswer {
             message: "Webhook",
             events: patterns_shown(&endpoint)?,
+            id: Some(endpoint.id),
             webhook_url: Some(endpoint.url),
             previous_secret_expires_at: endpoint.previous_secret_expires_at.filter(|until| *until > now).map(DateTime),
             created_at: Some(DateTime(endpoint.created_at)),
@@ -182,13 +195,25 @@ record! {
     ),
 )]
 pub async fn rotate(State(app): State<AppState>, request: Submission<Webhooks>) -> Result<Response, ApiError> {
+    let first = EndpointId::first_of(request.psp_id);
+    rotate_secret(&app, &request, first, not_set).await
+}
+
+/// Replaces the secret of an endpoint.
+pub(super) async fn rotate_secret(
+    app: &AppState,
+    request: &Submission<Webhooks>,
+    id: EndpointId,
+    missing: impl FnOnce() -> ApiError,
+) -> Result<Response, ApiError> {
     let transaction = app.database().begin().await?;
     let now = app.clock().real_now();
-    let rotated = endpoints::rotate(&transaction, app.sealer(), request.psp_id, now).await?;
-    let (endpoint, secret) = rotated.ok_or_else(not_set)?;
-    note(&transaction, &request, "webhook.secret_rotated", json!({}), now).await?;
+    let rotated = endpoints::rotate(&transaction, app.sealer(), request.psp_id, id, now).await?;
+    let (endpoint, secret) = rotated.ok_or_else(missing)?;
+    let detail = json!({ "endpoint": endpoint.id });
+    note(&transaction, (request.psp_id, request.key_id), "webhook.secret_rotated", detail, now).await?;
     let answer = RotateAnswer::of(endpoint, &secret);
-    let answered = request.idempotency.commit(&app, transaction, Answer::ok(&answer)?).await?;
+    let answered = request.idempotency.commit(app, transaction, Answer::ok(&answer)?).await?;
     app.system.webhooks().refresh(request.psp_id);
     Ok(answered)
 }
@@ -225,21 +250,29 @@ record! {
     ),
 )]
 pub async fn test(State(app): State<AppState>, request: Submission<Webhooks>) -> Result<Response, ApiError> {
-    let outcome = app.system.webhooks().test(request.psp_id).await.map_err(|error| match error {
-        TestError::NoEndpoint => not_set(),
+    send_test(&app, &request, EndpointId::first_of(request.psp_id), not_set).await
+}
+
+/// Sends a test event to an endpoint.
+pub(super) async fn send_test(
+    app: &AppState,
+    request: &Submission<Webhooks>,
+    id: EndpointId,
+    missing: impl FnOnce() -> ApiError,
+) -> Result<Response, ApiError> {
+    let outcome = app.system.webhooks().test(request.psp_id, id).await.map_err(|error| match error {
+        TestError::NoEndpoint => missing(),
         TestError::Database(error) => error.into(),
         TestError::Secret(error) => ApiError::internal(error),
     })?;
     let answer = TestAnswer::of(outcome);
     let transaction = app.database().begin().await?;
-    request.idempotency.commit(&app, transaction, Answer::ok(&answer)?).await
+    request.idempotency.commit(app, transaction, Answer::ok(&answer)?).await
 }
 
-/// The patterns of an endpoint; an empty list means all events.
-fn patterns_shown(endpoint: &webhook_endpoints::Model) -> Result<Vec<String>, ApiError> {
-    let patterns = endpoints::patterns(endpoint)?;
-    let all = || vec![EventPattern::All.to_string()];
-    Ok(if patterns.is_empty() { all() } else { patterns.iter().map(ToString::to_string).collect() })
+/// The patterns of an endpoint.
+pub(super) fn patterns_shown(endpoint: &webhook_endpoints::Model) -> Result<Vec<String>, ApiError> {
+    Ok(patterns_of(endpoint)?.iter().map(ToString::to_string).collect())
 }
 
 /// The error if there is no URL whose secret to rotate or which to test.

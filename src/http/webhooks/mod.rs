@@ -5,4 +5,5 @@
 pub mod catalogue;
 pub mod deliveries;
 pub mod endpoint;
+pub mod endpoints;
 pub mod events;

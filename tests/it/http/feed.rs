@@ -127,6 +127,7 @@ async fn event(app: &TestApp, psp: PspId, sequence: i64, days: i64, status: Opti
         id: format!("whd_{id}"),
         event_id: id.clone(),
         psp_id: psp.to_string(),
+        endpoint_id: None,
         payment_id: "pay_old".to_owned(),
         sequence,
         position,

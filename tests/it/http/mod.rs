@@ -25,4 +25,5 @@ mod settings;
 mod statement;
 mod tenancy;
 mod vocabulary;
+mod webhook_endpoints;
 mod webhooks;

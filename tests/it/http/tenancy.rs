@@ -66,10 +66,12 @@ async fn objects_of_another_psp_are_not_found() {
     let ordered = async |path: &str, id: &str, body: Value| app.post(path, &body).await.ok(202).string(id).to_owned();
     let (to_customer, withdrawal) = (payout(&paid, "1"), withdrawal("1"));
     let refund = json!({ "amount": "1", "address": "0x000000000000000000000000000000000000ada6" });
+    let endpoint = app.post("/api/v1/webhook-endpoints", &json!({ "url": "https://psp.example/" })).await.ok(201);
     let names = [
         ("{payment_id}", payment.to_owned()),
         ("{merchant_id}", merchant.clone()),
         ("{delivery_id}", delivery.to_owned()),
+        ("{endpoint_id}", endpoint.string("id").to_owned()),
         ("{event_id}", log["deliveries"][0]["event_id"].as_str().unwrap().to_owned()),
         ("{customer_id}", customer.clone()),
         ("{kind}", "proof_of_residential_address".to_owned()),
@@ -155,6 +157,7 @@ async fn objects_of_another_psp_are_not_found() {
         "GET /api/v1/events",
         "GET /api/v1/settings",
         "GET /api/v1/webhook",
+        "GET /api/v1/webhook-endpoints",
         "GET /api/v1/webhook/undelivered",
         "GET /balances",
         "GET /ledger/entries",
@@ -170,6 +173,7 @@ async fn objects_of_another_psp_are_not_found() {
         "PATCH /api/v1/set_webhook",
         "PATCH /api/v1/settings",
         "POST /api/v1/customers",
+        "POST /api/v1/webhook-endpoints",
         "POST /api/v1/webhook/redeliver",
         "POST /api/v1/webhook/rotate",
         "POST /api/v1/webhook/test",
@@ -181,6 +185,7 @@ async fn objects_of_another_psp_are_not_found() {
         "POST /withdrawals",
     ];
     assert_eq!(rest, checked_len);
+    assert_eq!(app.get_as(&key, "/api/v1/webhook-endpoints").await["total"], 0);
     app.patch("/api/v1/set_webhook", &json!({ "webhook_url": "http://127.0.0.1:9/mine" })).await.ok(200);
     app.get_as(&key, "/api/v1/webhook").await.assert_hides(&["/mine"]);
     app.patch("/api/v1/settings", &json!({ "tolerance": "0.07" })).await.ok(200);

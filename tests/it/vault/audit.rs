@@ -119,11 +119,12 @@ async fn requests_that_send_money_or_change_the_webhook_are_audited() {
         .map(|entry| (entry.action, entry.subject, serde_json::from_str::<Value>(&entry.detail).unwrap()))
         .collect();
     let (psp, money) = (app.psp_id.to_string(), json!({ "amount": "2.00", "currency": "USDC" }));
+    let endpoint = psp.replace("psp_", "we_");
     let expected = [
         ("transfer.created", transfer.id(), money.clone()),
         ("payout.created", sent.string("id"), money),
-        ("webhook.set", psp.as_str(), json!({ "host": "psp.example", "events": ["*"] })),
-        ("webhook.secret_rotated", psp.as_str(), json!({})),
+        ("webhook.set", psp.as_str(), json!({ "endpoint": endpoint, "host": "psp.example", "events": ["*"] })),
+        ("webhook.secret_rotated", psp.as_str(), json!({ "endpoint": endpoint })),
     ];
     let expected = expected.map(|(action, subject, detail)| (action.to_owned(), subject.to_owned(), detail));
     assert_eq!(seen, expected);

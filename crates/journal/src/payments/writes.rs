@@ -6,11 +6,12 @@ use payferry_domain::payment::{
     Announcement, Command, Event, EventName, NewOperation, OperationAction, OperationBody, Payment, Refund,
     RefundLimit, RefundState, SettlementState, TransferKey, Transition, Vault, payload,
 };
-use payferry_domain::{Amount, DeliveryId, EventId, OperationId, PspId, RefundId, Timestamp};
+use payferry_domain::{Amount, DeliveryId, EndpointId, EventId, OperationId, PspId, RefundId, Timestamp};
 use payferry_entities::{audit_log, events, idempotency_keys, operations, payment_transitions, refunds};
 
 use super::{StoreError, json, row_of};
 use crate::postings;
+use crate::psps::Destinations;
 use crate::writer::{
     self, AppliedTransfer, Consequences, Initiation, JournalWrite, NewEvent, OperationChange, PaymentMove, Reserve,
     TransfersApplied,
@@ -37,8 +38,8 @@ pub struct RequestRows {
     pub audit: Option<audit_log::Model>,
 }
 
-/// Write of a transition that `command` caused on `before`. Every announcement goes into the feed; `wants` selects
-/// those that are delivered. `real_now` is the wall-clock time from which on deliveries are due; `elsewhere_daily_max`
+/// Write of a transition that `command` caused on `before`. Every announcement goes into the feed; `to` returns
+/// the endpoints that it is sent to. `real_now` is the wall-clock time from which on deliveries are due; `elsewhere_daily_max`
 /// is the daily limit of refunds to other addresses than the payer's.
 pub fn transition_write(
     before: &Payment,
@@ -47,14 +48,14 @@ pub fn transition_write(
     request_rows: RequestRows,
     real_now: Timestamp,
     elsewhere_daily_max: Amount,
-    wants: impl Fn(EventName) -> bool,
+    to: impl Fn(EventName) -> Destinations,
 ) -> Result<JournalWrite, StoreError> {
     let payment = &transition.payment;
     let (psp_id, public_id) = (payment.terms.psp_id, payment.terms.public_id());
     let event = |announcement: &Announcement| {
         let Announcement { name, sequence, .. } = *announcement;
         let payload = |id| payload(payment, announcement, id);
-        new_event(psp_id, &public_id, name, sequence, payload, real_now, wants(name))
+        new_event(psp_id, &public_id, name, sequence, payload, real_now, to(name))
     };
     let queue = transition.operations.iter().map(|operation| operation_change(payment, operation, real_now));
     Ok(JournalWrite::Transition(Box::new(writer::JournalTransition {
@@ -157,7 +158,7 @@ fn transition_row(transition: &Transition) -> Result<payment_transitions::Model,
     })
 }
 
-/// Event about a payment or an outbound transfer. It is delivered if it `is_wanted`.
+/// Event about a payment or an outbound transfer, with a delivery to each of these endpoints.
 pub(crate) fn new_event(
     psp_id: PspId,
     subject: &str,
@@ -165,7 +166,7 @@ pub(crate) fn new_event(
     sequence: u32,
     payload: impl FnOnce(EventId) -> serde_json::Result<String>,
     real_now: Timestamp,
-    is_wanted: bool,
+    to: Destinations,
 ) -> Result<NewEvent, StoreError> {
     let id = EventId::generate();
     let event = events::Model {
@@ -178,7 +179,8 @@ pub(crate) fn new_event(
         payload: payload(id).map_err(|error| StoreError::unreadable("event", &id, &error))?,
         created_at: real_now.as_millis(),
     };
-    Ok(NewEvent { event, delivery_id: is_wanted.then(|| DeliveryId::generate().to_string()) })
+    let delivery = |to: Option<EndpointId>| (DeliveryId::generate().to_string(), to.map(|id| id.to_string()));
+    Ok(NewEvent { event, deliveries: to.into_iter().map(delivery).collect() })
 }
 
 fn operation_change(payment: &Payment, operation: &NewOperation, real_now: Timestamp) -> OperationChange {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use payferry_domain::payment::{EventName, EventPattern};
-use payferry_domain::{PspId, Timestamp};
+use payferry_domain::{EndpointId, PspId, Timestamp};
 use payferry_entities::{Database, deliveries, delivery_attempts, events, query_all};
 use sea_orm::sea_query::{Expr, ExprTrait as _, SimpleExpr};
 use sea_orm::{
@@ -104,7 +104,7 @@ pub async fn delivery(database: &Database, psp: PspId, delivery_id: &str) -> Res
 async fn complete(database: &Database, rows: Vec<deliveries::Model>) -> Result<Vec<LogEntry>, DbErr> {
     let event_ids = rows.iter().map(|row| row.event_id.as_str());
     let found = events::Entity::find().filter(events::Column::Id.is_in(event_ids)).all(database.reader()).await?;
-    let mut by_id: HashMap<String, events::Model> = found.into_iter().map(|event| (event.id.clone(), event)).collect();
+    let by_id: HashMap<String, events::Model> = found.into_iter().map(|event| (event.id.clone(), event)).collect();
     let latest = Expr::cust(format!(
         "number > (SELECT d.attempt_count - {ATTEMPTS_LISTED_MAX} FROM deliveries d \
          WHERE d.id = delivery_attempts.delivery_id)"
@@ -120,23 +120,22 @@ async fn complete(database: &Database, rows: Vec<deliveries::Model>) -> Result<V
         attempts.entry(attempt.delivery_id.clone()).or_default().push(attempt);
     }
     let entry = |delivery: deliveries::Model| {
-        let event = by_id.remove(&delivery.event_id)?;
+        let event = by_id.get(&delivery.event_id)?.clone();
         let attempts = attempts.remove(&delivery.id).unwrap_or_default();
         Some(LogEntry { delivery, event, attempts })
     };
     Ok(rows.into_iter().filter_map(entry).collect())
 }
 
-/// Queues a delivery again with all its retries, regardless of its state. Returns whether the delivery exists. The
-/// caller must notify the sender (`refresh`) after the commit.
+/// Queues a delivery again with all its retries, regardless of its state. Returns whether the delivery and its endpoint
+/// exist. The caller must notify the sender (`refresh`) after the commit.
 pub async fn redeliver(
     connection: &impl ConnectionTrait,
     psp: PspId,
     delivery_id: &str,
     now: Timestamp,
 ) -> Result<bool, DbErr> {
-    let mine = deliveries::Column::PspId.eq(psp.to_string()).and(deliveries::Column::Id.eq(delivery_id));
-    Ok(queue_again(connection, mine, now).await? > 0)
+    Ok(queue_again(connection, psp, deliveries::Column::Id.eq(delivery_id), now).await? > 0)
 }
 
 /// Deliveries chosen for a bulk redelivery.
@@ -148,7 +147,8 @@ pub struct Chosen {
     pub continue_from: Option<Timestamp>,
 }
 
-/// Chooses the deliveries of events created in `from..to`, regardless of their state. No patterns means all events.
+/// Chooses the deliveries of events created in `from..to`, to this endpoint or to all, regardless of their state. No
+/// patterns means all events.
 /// Uses a reader only, because the search may be long.
 pub async fn choose(
     database: &Database,
@@ -156,7 +156,10 @@ pub async fn choose(
     from: Timestamp,
     to: Timestamp,
     patterns: &[EventPattern],
+    endpoint: Option<EndpointId>,
 ) -> Result<Chosen, DbErr> {
+    let lane = endpoint.map(|id| if id == EndpointId::first_of(psp) { psp.to_string() } else { id.to_string() });
+    let to_endpoint = lane.map(|lane| format!("AND COALESCE(d.endpoint_id, d.psp_id) = '{lane}' ")).unwrap_or_default();
     let wanted = |name: &&EventName| patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(**name));
     // The names are a closed list and contain no quotes.
     let names: Vec<String> = EventName::ALL.iter().filter(wanted).map(|name| format!("'{name}'")).collect();
@@ -164,7 +167,7 @@ pub async fn choose(
         let sql = format!(
             "SELECT d.id, e.created_at FROM events e JOIN deliveries d ON d.event_id = e.id \
              WHERE e.psp_id = $1 AND e.created_at >= $2 AND e.created_at < $3 AND e.name IN ({}) \
-             ORDER BY e.created_at, e.position {max}",
+             {to_endpoint}ORDER BY e.created_at, e.position {max}",
             names.join(", ")
         );
         let values = [psp.to_string().into(), from.into(), to.into()];
@@ -196,19 +199,31 @@ pub async fn redeliver_all(
 ) -> Result<u64, DbErr> {
     let mut count = 0;
     for together in delivery_ids.chunks(REDELIVERED_TOGETHER) {
-        let mine = deliveries::Column::PspId.eq(psp.to_string()).and(deliveries::Column::Id.is_in(together));
-        count += queue_again(connection, mine, now).await?;
+        count += queue_again(connection, psp, deliveries::Column::Id.is_in(together), now).await?;
     }
     Ok(count)
 }
 
-async fn queue_again(connection: &impl ConnectionTrait, which: SimpleExpr, now: Timestamp) -> Result<u64, DbErr> {
+/// Not those whose endpoint was deleted. Without any endpoint, the deliveries to the first one wait for it.
+async fn queue_again(
+    connection: &impl ConnectionTrait,
+    psp: PspId,
+    which: SimpleExpr,
+    now: Timestamp,
+) -> Result<u64, DbErr> {
+    let own = format!("FROM webhook_endpoints WHERE psp_id = '{psp}' AND status <> 'deleted'");
+    let has_endpoint = Expr::cust(format!(
+        "(COALESCE(endpoint_id, psp_id) IN (SELECT CASE WHEN substr(id, 4) = substr(psp_id, 5) THEN psp_id ELSE id END {own}) \
+         OR (endpoint_id IS NULL AND NOT EXISTS (SELECT 1 {own})))"
+    ));
     let updated = deliveries::Entity::update_many()
         .col_expr(deliveries::Column::Status, Expr::value("queued"))
         .col_expr(deliveries::Column::RetriesLeft, Expr::value(DELIVERY_RETRIES_MAX))
         .col_expr(deliveries::Column::NextAttemptAt, Expr::value(now.as_millis()))
         .col_expr(deliveries::Column::UpdatedAt, Expr::value(now.as_millis()))
+        .filter(deliveries::Column::PspId.eq(psp.to_string()))
         .filter(which)
+        .filter(has_endpoint)
         .exec(connection)
         .await?;
     Ok(updated.rows_affected)

@@ -165,8 +165,11 @@ async fn forget(database: &Database, old: Vec<Old>, now: Timestamp) -> Result<Pr
         .lock_exclusive()
         .all(&transaction)
         .await?;
-    let open: HashSet<String> =
-        made.iter().filter(|one| one.status != "delivered").map(|one| one.event_id.clone()).collect();
+    let open: HashSet<String> = made
+        .iter()
+        .filter(|one| !matches!(one.status.as_str(), "delivered" | "cancelled"))
+        .map(|one| one.event_id.clone())
+        .collect();
     let gone: Vec<&Old> = old.iter().filter(|event| !open.contains(&event.id)).collect();
     if gone.is_empty() {
         transaction.rollback().await?;

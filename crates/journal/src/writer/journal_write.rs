@@ -9,9 +9,9 @@ use payferry_entities::{
 
 use super::observer::PaymentMove;
 
-/// Number of retries of a delivery after its first attempt: four attempts in total. A new delivery starts with this
-/// many `retries_left`; the first attempt uses none of them.
-pub const DELIVERY_RETRIES_MAX: i64 = 3;
+/// Number of retries of the longest schedule of a delivery. A new delivery starts with this many `retries_left`; the first
+/// attempt uses none of them. The schedule of the endpoint decides how many of them it has.
+pub const DELIVERY_RETRIES_MAX: i64 = 10;
 
 /// One write. Boxed, so that the queue contains only pointers.
 #[derive(Debug)]
@@ -231,8 +231,8 @@ pub struct TransfersApplied {
 pub struct NewEvent {
     /// Row of the feed. Its `position` is ignored; the database assigns it.
     pub event: events::Model,
-    /// The `whd_` id of its delivery; `None` if the PSP's filter excludes the event.
-    pub delivery_id: Option<String>,
+    /// The `whd_` id of each of its deliveries, with the endpoint; `None` is the PSP's first endpoint.
+    pub deliveries: Vec<(String, Option<String>)>,
 }
 
 /// Change of an operation by a transition.

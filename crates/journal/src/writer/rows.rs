@@ -83,6 +83,7 @@ rows! {
     NewDelivery {
         id: &'a str,
         event_id: &'a str,
+        endpoint_id: Option<&'a str>,
     }
 
     OperationRow {

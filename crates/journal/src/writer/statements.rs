@@ -191,10 +191,10 @@ impl Statements {
                 backend,
                 &format!(
                     "INSERT INTO deliveries (\"id\", \"event_id\", \"psp_id\", \"payment_id\", \"sequence\",
-                         \"position\", \"status\", \"attempt_count\", \"retries_left\", \"next_attempt_at\",
-                         \"created_at\", \"updated_at\")
+                         \"position\", \"endpoint_id\", \"status\", \"attempt_count\", \"retries_left\",
+                         \"next_attempt_at\", \"created_at\", \"updated_at\")
                      SELECT x.\"id\", e.\"id\", e.\"psp_id\", e.\"payment_id\", e.\"sequence\", e.\"position\",
-                         'queued', 0, {DELIVERY_RETRIES_MAX}, e.\"created_at\", e.\"created_at\", e.\"created_at\"
+                         x.\"endpoint_id\", 'queued', 0, {DELIVERY_RETRIES_MAX}, e.\"created_at\", e.\"created_at\", e.\"created_at\"
                      FROM {{rows}} JOIN events AS e ON e.\"id\" = x.\"event_id\" WHERE true {{in_order}}"
                 ),
             ),

@@ -24,7 +24,7 @@ use super::rows::{
     RefusedRow, SuccessRow,
 };
 use super::statements::Statements;
-use super::{JournalWrite, OperationChange, OperationOutcome, Receipt, Renumbering};
+use super::{JournalWrite, NewEvent, OperationChange, OperationOutcome, Receipt, Renumbering};
 use crate::postings::balance_changes;
 
 /// Outcome of an attempt.
@@ -230,10 +230,12 @@ impl Writer<'_> {
     async fn announce(&self, writes: &[&JournalWrite]) -> Result<(), DbErr> {
         let announced: Vec<_> = writes.iter().flat_map(|write| write.announcements()).collect();
         let events: Vec<_> = announced.iter().map(|new| &new.event).collect();
-        let deliveries: Vec<_> = announced
-            .iter()
-            .filter_map(|new| Some(NewDelivery { id: new.delivery_id.as_deref()?, event_id: &new.event.id }))
-            .collect();
+        let mut deliveries = Vec::new();
+        for NewEvent { event, deliveries: to } in &announced {
+            for (id, endpoint_id) in to {
+                deliveries.push(NewDelivery { id, event_id: &event.id, endpoint_id: endpoint_id.as_deref() });
+            }
+        }
         self.run(&self.statements.events_insert, &events).await?;
         self.run(&self.statements.deliveries_insert, &deliveries).await.map(|_| ())
     }

@@ -218,7 +218,6 @@ fn delivery(entry: LogEntry) -> impl Serialize {
         sequence: event.sequence,
         status: delivery.status,
         attempt_count: delivery.attempt_count,
-        retries_left: delivery.retries_left,
         next_attempt_at: delivery.next_attempt_at.map(moment),
         created_at: moment(delivery.created_at),
         attempts: attempts.collect::<Vec<_>>(),

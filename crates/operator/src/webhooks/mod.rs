@@ -194,12 +194,17 @@ fn backlogs_sql(backend: DbBackend, named: usize) -> String {
             COUNTED_MAX + 1
         )
     };
-    let oldest = |status: &str, at: &str| {
+    let oldest = |status: &str| {
         format!(
-            "(SELECT d.{at} FROM deliveries d WHERE d.psp_id = p.id AND d.status = '{status}' \
+            "(SELECT d.created_at FROM deliveries d WHERE d.psp_id = p.id AND d.status = '{status}' \
              ORDER BY d.position LIMIT 1)"
         )
     };
+    // Each endpoint has its own queue; that of the first one has the id of the PSP. A redelivered event counts from the time
+    // of the request.
+    let oldest_queued = "(SELECT MIN((SELECT d.updated_at FROM deliveries d \
+        WHERE COALESCE(d.endpoint_id, d.psp_id) = (l.lane || '') AND d.status = 'queued' ORDER BY d.position LIMIT 1)) \
+        FROM (SELECT p.id AS lane UNION ALL SELECT e.id FROM webhook_endpoints e WHERE e.psp_id = p.id) l)";
     let named = match named {
         0 => String::new(),
         named => format!("WHERE p.id IN ({})", (1..=named).map(|n| format!("${n}")).collect::<Vec<_>>().join(", ")),
@@ -208,17 +213,15 @@ fn backlogs_sql(backend: DbBackend, named: usize) -> String {
     let since = |column: &str| format!("COALESCE(t.{column}, {})", i64::MAX);
     format!(
         "SELECT u.*, {} AS queued, {} AS retrying, {} AS exhausted FROM (SELECT t.* FROM (SELECT p.id, p.name, \
-         (SELECT COUNT(*) FROM webhook_endpoints e WHERE e.psp_id = p.id) AS endpoints, \
-         {} AS queued_since, {} AS retrying_since, {} AS exhausted_since FROM psps p {named}) t \
+         (SELECT COUNT(*) FROM webhook_endpoints e WHERE e.psp_id = p.id AND e.status <> 'deleted') AS endpoints, \
+         {oldest_queued} AS queued_since, {} AS retrying_since, {} AS exhausted_since FROM psps p {named}) t \
          WHERE t.queued_since IS NOT NULL OR t.retrying_since IS NOT NULL OR t.exhausted_since IS NOT NULL \
          ORDER BY CASE WHEN t.endpoints = 0 THEN 1 ELSE 0 END, {least}({}, {}, {}), t.id LIMIT {}) u",
         count("queued"),
         count("failed"),
         count("exhausted"),
-        // A redelivered event counts from the time of the request.
-        oldest("queued", "updated_at"),
-        oldest("failed", "created_at"),
-        oldest("exhausted", "created_at"),
+        oldest("failed"),
+        oldest("exhausted"),
         since("queued_since"),
         since("retrying_since"),
         since("exhausted_since"),
@@ -270,8 +273,8 @@ mod tests {
     /// SQL of a PSP, with a webhook URL or without.
     fn psp(id: &str, has_url: bool) -> String {
         let endpoint = format!(
-            "INSERT INTO webhook_endpoints (psp_id, url, events, secret, created_at, updated_at) \
-             VALUES ('{id}', 'https://psp.example/', '[]', 'x', 0, 0);"
+            "INSERT INTO webhook_endpoints (id, psp_id, url, events, secret, created_at, updated_at) \
+             VALUES ('we_{id}', '{id}', 'https://psp.example/', '[]', 'x', 0, 0);"
         );
         format!(
             "INSERT INTO psps (id, name, settings, created_at, updated_at) VALUES ('{id}', '{id}', '{{}}', 0, 0);{}",

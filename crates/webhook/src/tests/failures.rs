@@ -115,7 +115,7 @@ async fn open_breaker_sends_single_probes_and_exhausts_nothing() {
     assert_eq!(env.sender.breakers_open(), 1);
     let backlog = queue::backlog(&env.database).await.unwrap();
     assert_eq!(backlog.queued + backlog.failed, 30, "{backlog:?}");
-    assert!(backlog.failed >= 10 && backlog.due_first_at.is_some(), "{backlog:?}");
+    assert!(backlog.failed >= 10 && backlog.due_first_at().is_some(), "{backlog:?}");
     let (before, attempts) = (env.rows().await, received(&server).await.len());
     assert!(attempts < usize::try_from(TRIP_AFTER).unwrap() + 10, "{attempts}");
     // All retries are long due, but only one probe goes out before the second one.

@@ -25,7 +25,7 @@ async fn redelivery_selects_by_event_and_by_time() {
     let now = env.clock.real_now();
     let redeliver = async |from: Timestamp, to: Timestamp, patterns: &[&str]| {
         let patterns: Vec<_> = patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
-        let chosen = log::choose(&env.database, psp, from, to, &patterns).await.unwrap();
+        let chosen = log::choose(&env.database, psp, from, to, &patterns, None).await.unwrap();
         assert_eq!(chosen.continue_from, None);
         log::redeliver_all(env.database.writer(), psp, &chosen.delivery_ids, now).await.unwrap()
     };
@@ -96,10 +96,10 @@ async fn large_ranges_are_chosen_in_parts() {
     let spread = "UPDATE events SET created_at = created_at + position / 10";
     env.database.writer().execute_unprepared(spread).await.unwrap();
     let (now, all) = (env.clock.real_now::<Timestamp>().plus_secs(5), Timestamp(0));
-    let chosen = log::choose(&env.database, psp, all, now, &[]).await.unwrap();
+    let chosen = log::choose(&env.database, psp, all, now, &[], None).await.unwrap();
     assert_eq!(chosen.delivery_ids.len(), REDELIVERED_MAX - 1);
     let next = chosen.continue_from.expect("two more remain");
-    let rest = log::choose(&env.database, psp, next, now, &[]).await.unwrap();
+    let rest = log::choose(&env.database, psp, next, now, &[], None).await.unwrap();
     assert_eq!((rest.delivery_ids.len(), rest.continue_from), (2, None));
     assert!(rest.delivery_ids.iter().all(|id| !chosen.delivery_ids.contains(id)));
     let since = Instant::now();
@@ -116,9 +116,9 @@ async fn a_millisecond_above_the_limit_is_chosen_whole() {
     let psp = env.psp(None).await;
     env.queue_many(psp, REDELIVERED_MAX + 1, 4).await;
     let now = env.clock.real_now::<Timestamp>().plus_secs(1);
-    let chosen = log::choose(&env.database, psp, Timestamp(0), now, &[]).await.unwrap();
+    let chosen = log::choose(&env.database, psp, Timestamp(0), now, &[], None).await.unwrap();
     assert_eq!(chosen.delivery_ids.len(), REDELIVERED_MAX + 1);
     let next = chosen.continue_from.expect("later rows remain");
-    let rest = log::choose(&env.database, psp, next, now, &[]).await.unwrap();
+    let rest = log::choose(&env.database, psp, next, now, &[], None).await.unwrap();
     assert_eq!((rest.delivery_ids, rest.continue_from), (vec![], None));
 }

@@ -2,6 +2,7 @@
 
 mod draining;
 mod failures;
+mod lanes;
 mod logging;
 mod parts;
 mod receiver;
@@ -10,7 +11,7 @@ mod requests;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use payferry_domain::{PspId, Timestamp};
+use payferry_domain::{EndpointId, PspId, Timestamp};
 use payferry_entities::{Database, deliveries, events, psps};
 use payferry_harness::PATIENCE;
 use payferry_harness::database::TestDatabase;
@@ -24,7 +25,9 @@ use tokio_util::task::AbortOnDropHandle;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
-use super::{ATTEMPT_TIMEOUT, EndpointView, Schedule, UrlPolicy, WebhookConfig, WebhookSender, endpoints, log};
+use super::{
+    ATTEMPT_TIMEOUT, BreakerState, EndpointView, Schedule, UrlPolicy, WebhookConfig, WebhookSender, endpoints, log,
+};
 
 struct Env {
     database: Database,

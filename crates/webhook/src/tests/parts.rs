@@ -75,13 +75,13 @@ async fn concurrent_changes_do_not_undo_each_other() {
     let (_, made) = set(database.writer(), sealer, psp, "https://one.example/", None, now).await.unwrap();
 
     let rotating = database.begin().await.unwrap();
-    let (_, rotated) = rotate(&rotating, sealer, psp, now).await.unwrap().unwrap();
+    let (_, rotated) = rotate(&rotating, sealer, psp, EndpointId::first_of(psp), now).await.unwrap().unwrap();
     let others = [false, true].map(|rotates| {
         let (database, sealer) = (database.clone(), sealer.clone());
         tokio::spawn(async move {
             let transaction = database.begin().await.unwrap();
             let secret = if rotates {
-                Some(rotate(&transaction, &sealer, psp, now).await.unwrap().unwrap().1)
+                Some(rotate(&transaction, &sealer, psp, EndpointId::first_of(psp), now).await.unwrap().unwrap().1)
             } else {
                 set(&transaction, &sealer, psp, SECOND, None, now).await.unwrap().1
             };
@@ -95,7 +95,7 @@ async fn concurrent_changes_do_not_undo_each_other() {
     assert!(set_anew.await.unwrap().is_none(), "the secret is not replaced");
     let newest = rotated_again.await.unwrap().unwrap();
 
-    let endpoint = load(database.reader(), psp).await.unwrap().unwrap();
+    let endpoint = load(database.reader(), psp, EndpointId::first_of(psp)).await.unwrap().unwrap();
     let signing: Vec<_> = secrets(sealer, &endpoint, now).unwrap().iter().map(Secret::reveal).collect();
     assert_eq!(signing, [newest.reveal(), rotated.reveal()], "not {}", made.unwrap().reveal());
     assert_eq!(endpoint.url, SECOND);

@@ -50,7 +50,8 @@ async fn both_secrets_sign_during_a_rotation() {
     let now = env.clock.real_now();
     let database = env.database.writer();
     let (_, old) = endpoints::set(database, &env.sealer, psp, &server.uri(), None, now).await.unwrap();
-    let (row, new) = endpoints::rotate(database, &env.sealer, psp, now).await.unwrap().unwrap();
+    let (row, new) =
+        endpoints::rotate(database, &env.sealer, psp, EndpointId::first_of(psp), now).await.unwrap().unwrap();
     env.announce(psp, "pay_1", 1).await;
     env.until("whd_pay_1_1", "delivered").await;
     let request = received(&server).await.remove(0);
@@ -78,12 +79,13 @@ async fn redirect_fails_the_attempt_and_is_not_followed() {
 #[tokio::test]
 async fn test_event_is_signed_and_answered_immediately() {
     let (env, server, psp) = Env::with_receiver(quick(), ResponseTemplate::new(200).set_body_string("thanks")).await;
-    let outcome = env.sender.test(psp).await.unwrap();
+    let outcome = env.sender.test(psp, EndpointId::first_of(psp)).await.unwrap();
     assert!(outcome.delivered);
     assert_eq!((outcome.response_code, outcome.response_body.as_deref()), (Some(200), Some("thanks")));
     let body: serde_json::Value = received(&server).await[0].body_json().unwrap();
     assert_eq!((&body["event"], &body["payment_id"]), (&"webhook.test".into(), &"pay_test".into()));
-    assert!(env.sender.test(PspId::generate()).await.is_err());
+    let nobody = PspId::generate();
+    assert!(env.sender.test(nobody, EndpointId::first_of(nobody)).await.is_err());
 }
 
 #[test]
@@ -91,7 +93,6 @@ fn defaults_match_the_interface() {
     let config = WebhookConfig::default();
     assert_eq!((config.timeout, config.url_policy), (Duration::from_secs(5), UrlPolicy::Production));
     assert_eq!(ATTEMPT_TIMEOUT, Duration::from_secs(5));
-    assert_eq!(DELIVERY_RETRIES_MAX, 3);
 }
 
 #[tokio::test]

@@ -136,12 +136,16 @@ async fn payments_from_before_the_migration_keep_their_wallets() {
     let test_database = TestDatabase::empty().await;
     let database = Database::open(test_database.url()).await.unwrap();
     Migrator::up(database.long_timeout(), Some(15)).await.unwrap();
-    // Written by the current code, which knows a later column.
-    database.writer().execute_unprepared("ALTER TABLE payments ADD COLUMN labels TEXT").await.unwrap();
+    // Written by the current code, which knows later columns.
+    for column in ["payments ADD COLUMN labels TEXT", "deliveries ADD COLUMN endpoint_id TEXT"] {
+        database.writer().execute_unprepared(&format!("ALTER TABLE {column}")).await.unwrap();
+    }
     let env = Env::over(test_database, database).await;
     let (live, over) = (env.initiated().await, env.initiated().await);
     let over = env.notified(&over, &Command::Cancel).await;
-    env.database.writer().execute_unprepared("ALTER TABLE payments DROP COLUMN labels").await.unwrap();
+    for column in ["payments DROP COLUMN labels", "deliveries DROP COLUMN endpoint_id"] {
+        env.database.writer().execute_unprepared(&format!("ALTER TABLE {column}")).await.unwrap();
+    }
     Migrator::up(env.database.long_timeout(), None).await.unwrap();
     if env.database.backend() == DbBackend::Sqlite {
         // As if the process had ended before the migration was recorded.

@@ -33,6 +33,7 @@ use super::{
     ChainBatch, ChainTxOutcome, ChainTxSubmission, Consequences, DeliveryOutcome, Initiation, Journal, JournalError,
     JournalTask, JournalTransition, JournalWrite, MovedAmounts, NewEvent, OperationOutcome, Receipt, SignedOperation,
 };
+use crate::DELIVERY_RETRIES_MAX;
 
 /// Faults to inject, in order; one per group.
 #[derive(Default)]
@@ -306,7 +307,7 @@ fn event(payment: &payments::Model, sequence: i64) -> NewEvent {
         created_at: 5_000,
         ..events::Model::default()
     };
-    NewEvent { event, delivery_id: Some(format!("whd_{}_{sequence}", payment.id)) }
+    NewEvent { event, deliveries: vec![(format!("whd_{}_{sequence}", payment.id), None)] }
 }
 
 fn operation(id: &str, payment: &payments::Model) -> operations::Model {
@@ -406,7 +407,7 @@ fn delivery(delivery_id: &str, number: i64) -> JournalWrite {
     JournalWrite::Delivery(Box::new(DeliveryOutcome {
         attempt: attempt_row(delivery_id, number),
         status: "failed",
-        retries_left: 3 - number,
+        retries_left: DELIVERY_RETRIES_MAX - number,
         next_attempt_at: Some(11_000),
     }))
 }

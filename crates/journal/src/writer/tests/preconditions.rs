@@ -148,7 +148,7 @@ async fn a_filtered_event_is_in_the_feed_without_a_delivery() {
     let env = Env::running().await;
     let payment = env.payment("1").await;
     let mut write = transition(&payment, 2);
-    write.consequences.announcements[0].delivery_id = None;
+    write.consequences.announcements[0].deliveries.clear();
     env.submit(boxed(write)).await.unwrap();
     assert_eq!(env.count::<events::Entity>().await, 2);
     let deliveries = env.all::<deliveries::Entity>().await;
@@ -164,7 +164,7 @@ async fn a_delivery_attempt_counts_once() {
     assert!(matches!(env.submit(delivery("whd_pay_1_100", 1)).await, Err(JournalError::Conflict)));
     assert!(matches!(env.submit(delivery("whd_unknown", 1)).await, Err(JournalError::Refused(_))));
     let row = &env.all::<deliveries::Entity>().await[0];
-    assert_eq!((row.status.as_str(), row.attempt_count, row.retries_left), ("failed", 1, 2));
+    assert_eq!((row.status.as_str(), row.attempt_count, row.retries_left), ("failed", 1, DELIVERY_RETRIES_MAX - 1));
     assert_eq!((row.response_code, row.duration_ms, row.next_attempt_at), (Some(500), Some(12), Some(11_000)));
     assert_eq!(row.url.as_deref(), Some("https://example.com/hook"));
 }
