@@ -191,3 +191,48 @@ async fn a_psp_has_a_bounded_number_of_endpoints() {
     let created = endpoints::create(env.database.writer(), &env.sealer, psp, another(), now).await.unwrap();
     assert!(created.is_some(), "a deleted one does not count");
 }
+
+#[tokio::test]
+async fn restarted_actor_continues_every_endpoint() {
+    let env = Env::new(quick()).await;
+    let slow = |_, _| Answer::status(200).after(Duration::from_millis(20));
+    let (first, second) = (Receiver::start(slow).await, Receiver::start(slow).await);
+    let psp = env.psp(Some(&first.url())).await;
+    let other = env.endpoint(psp, &second.url(), Change::default()).await;
+    let mut ids = Vec::new();
+    for n in 0..60 {
+        ids.extend(env.announce_to(psp, &format!("p{n}"), &[None, Some(other)]).await);
+        if n % 20 == 10 {
+            env.sender.panic_endpoint(psp);
+        }
+    }
+    env.status_is(&ids, "delivered").await;
+    for receiver in [first, second] {
+        let distinct: std::collections::BTreeSet<_> = receiver.ids().into_iter().collect();
+        assert_eq!(distinct.len(), 60);
+    }
+}
+
+/// Two nodes drain the same queues: each delivery arrives at its endpoint, and is recorded once.
+#[tokio::test]
+async fn two_nodes_deliver_to_every_endpoint() {
+    let test_database = Arc::new(TestDatabase::create().await);
+    let env = Env::on(Arc::clone(&test_database), quick(), true).await;
+    let (first, second) =
+        (Receiver::start(|_, _| Answer::status(200)).await, Receiver::start(|_, _| Answer::status(200)).await);
+    let psp = env.psp(Some(&first.url())).await;
+    let other = env.endpoint(psp, &second.url(), Change::default()).await;
+    let node = Env::on(test_database, quick(), true).await;
+    let mut ids = Vec::new();
+    for n in 0..60 {
+        ids.extend(env.announce_to(psp, &format!("p{n}"), &[None, Some(other)]).await);
+        node.sender.nudge(psp);
+    }
+    env.status_is(&ids, "delivered").await;
+    for (receiver, lane) in [(first, 0), (second, 1)] {
+        let distinct: std::collections::BTreeSet<_> = receiver.ids().into_iter().collect();
+        assert_eq!(distinct.len(), 60);
+        let of_lane = env.rows().await.into_iter().filter(|row| row.id.ends_with(&format!("_{lane}")));
+        assert!(of_lane.clone().count() == 60 && of_lane.into_iter().all(|row| row.attempt_count == 1));
+    }
+}
