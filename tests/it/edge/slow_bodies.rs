@@ -9,6 +9,8 @@ use payferry_domain::CustomerId;
 use payferry_harness::short_or_long;
 use reqwest::Client;
 use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{ATTACKER, CLIENT, Measured, Production, opened};
 
@@ -47,6 +49,19 @@ async fn attack(to: SocketAddr, head: &str, hold: Duration) {
     drop(held);
 }
 
+/// A listener that only holds its connections: an attack on it shows what the attacker's own load costs the client.
+async fn bystander() -> (SocketAddr, AbortOnDropHandle<()>) {
+    let listener = TcpListener::bind((ATTACKER, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let holding = async move {
+        let mut held = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            held.push(stream);
+        }
+    };
+    (address, AbortOnDropHandle::new(tokio::spawn(holding)))
+}
+
 fn assert_unharmed(what: &str, before: &Measured, during: &Measured) {
     during.assert_all_ok(what);
     let (before, count, during) = (before.p99(), during.count(), during.p99());
@@ -69,6 +84,11 @@ async fn sockets_without_a_body_take_nothing_from_other_clients() {
     warm_up.assert_all_ok("warm-up");
     let before = service.measure_during(CLIENT, &url, &service.key, tokio::time::sleep(2 * hold)).await;
     before.assert_all_ok("before");
+    let (elsewhere, _bystander) = bystander().await;
+    let unread = head("/", json, None);
+    let elsewhere = attack(elsewhere, &unread, hold);
+    let elsewhere = service.measure_during(CLIENT, &url, &service.key, elsewhere).await;
+    assert_unharmed("an attack on another process", &before, &elsewhere);
     for (path, content_type) in [("/payments/initiate", json), ("/compliance/callbacks/x", json), ("/consent", form)] {
         for bearer in [None, Some(service.key.as_str())] {
             let head = head(path, content_type, bearer);
