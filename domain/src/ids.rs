@@ -176,6 +176,12 @@ impl EndpointId {
     pub const fn first_of(psp: PspId) -> Self {
         Self(psp.0)
     }
+
+    /// Returns the key of the endpoint's deliveries (`COALESCE(endpoint_id, psp_id)`): the PSP for its first endpoint, otherwise
+    /// the endpoint.
+    pub fn lane(self, psp: PspId) -> String {
+        if self == Self::first_of(psp) { psp.to_string() } else { self.to_string() }
+    }
 }
 
 impl OperationId {

@@ -116,7 +116,7 @@ impl PspDirectory {
         let policies: PspPolicies =
             serde_json::from_str(&row.settings).map_err(|error| unreadable(error.to_string()))?;
         let own = webhook_endpoints::Entity::find().filter(webhook_endpoints::Column::PspId.eq(id.to_string()));
-        let own = own.filter(webhook_endpoints::Column::Status.ne("deleted"));
+        let own = own.filter(webhook_endpoints::Column::Status.ne(webhook_endpoints::DELETED));
         let endpoints = own.all(self.database.reader()).await.map_err(away)?;
         let mut destinations = Vec::with_capacity(endpoints.len().max(1));
         for endpoint in endpoints {

@@ -7,7 +7,7 @@
 //! in a task beside the actor.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,10 +24,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::delivery::{self, InProgress, Target, Turn, take_turn};
-use super::load::{Breaker, BreakerState, Concurrency, Epoch, IN_FLIGHT_MIN, Permission};
+use super::lane::{Ended, Lane, LaneView};
+use super::load::{BreakerState, IN_FLIGHT_MIN, Permission};
 use super::queue::{self, Due, Waiting};
 use super::sender::SenderContext;
-use super::window::Window;
 use super::{STOP_PATIENCE, endpoints};
 
 /// Maximum number of waiting rows; at this number no further page is read. Larger than a page because a whole page can
@@ -60,7 +60,7 @@ pub(super) enum Message {
     /// The configuration or old rows changed: read everything again.
     Refresh,
     /// A delivery's turn has ended.
-    Ended(Box<Ended>),
+    Ended(EndpointId, Box<Ended>),
     /// Return the view.
     Observe(RpcReplyPort<EndpointView>),
     /// Panic, to test that nothing is lost.
@@ -69,15 +69,6 @@ pub(super) enum Message {
     /// Block for this long, to test callers that wait.
     #[cfg(test)]
     Stall(Duration),
-}
-
-/// End of a delivery's turn.
-pub(super) struct Ended {
-    lane: EndpointId,
-    delivery: Waiting,
-    is_first: bool,
-    epoch: Epoch,
-    turn: Turn,
 }
 
 /// Permit from the attempts shared by all endpoints; the first few attempts need none.
@@ -110,27 +101,6 @@ impl std::ops::Deref for EndpointView {
     }
 }
 
-/// View of one or several endpoints.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct LaneView {
-    /// Attempts in progress.
-    pub in_flight: usize,
-    /// Maximum number of concurrent attempts.
-    pub limit: usize,
-    /// Circuit breaker; of several endpoints, the worst.
-    pub breaker: BreakerState,
-    /// Deliveries read and not yet started.
-    pub read_ahead: usize,
-    /// Attempts since the actor started.
-    pub attempts: u64,
-    /// Failed attempts among them.
-    pub failures: u64,
-    /// Last failure: a status or an error.
-    pub last_failure: Option<String>,
-    /// Reason why waiting deliveries are not sent, other than the breaker; of several endpoints, if all are held.
-    pub held_by: Option<&'static str>,
-}
-
 /// Endpoint actor of one PSP.
 pub(super) struct Endpoint {
     pub(super) context: Arc<SenderContext>,
@@ -144,42 +114,6 @@ pub(super) struct State {
     read_at: Option<Instant>,
     tasks: JoinSet<()>,
     timer: Option<JoinHandle<()>>,
-}
-
-/// Deliveries to one endpoint.
-#[derive(Default)]
-struct Lane {
-    /// Its key in the queue: the endpoint, or the PSP for the first one.
-    key: String,
-    /// When the endpoint was deleted, milliseconds since the epoch.
-    deleted_at: Option<i64>,
-    concurrency: Concurrency,
-    breaker: Breaker,
-    /// First attempts read and not yet started.
-    window: Window,
-    /// Due retries read and not yet started.
-    retries: VecDeque<Waiting>,
-    /// Deliveries in `retries`, in progress or suspended.
-    taken: HashSet<String>,
-    /// Deliveries whose outcome cannot be recorded: suspended until the actor restarts or is refreshed.
-    left_alone: Vec<String>,
-    in_flight: usize,
-    /// Feed position up to which first attempts were read.
-    read_to: i64,
-    /// `true` if more rows may follow.
-    more: bool,
-    /// `true` if it must read from the start after reaching the end: with several writers, positions can appear out of
-    /// order.
-    rewind: bool,
-    /// Time of the next search for retries, milliseconds since the epoch; `None` without retries.
-    retries_at: Option<i64>,
-    /// `true` if a retry goes before a first attempt when both could go.
-    retry_is_next: bool,
-    target: Option<Arc<Target>>,
-    held_by: Option<&'static str>,
-    attempts: u64,
-    failures: u64,
-    last_failure: Option<String>,
 }
 
 impl Behaviour for Endpoint {
@@ -207,8 +141,8 @@ impl Behaviour for Endpoint {
                 state.lanes.values_mut().for_each(Lane::forget_waiting);
                 state.read_at = None;
             }
-            Message::Ended(ended) => {
-                if let Some(lane) = state.lanes.get_mut(&ended.lane) {
+            Message::Ended(id, ended) => {
+                if let Some(lane) = state.lanes.get_mut(&id) {
                     lane.ended(*ended);
                 }
                 self.note_breakers(state);
@@ -304,12 +238,11 @@ impl Endpoint {
             admitted.push(Admitted { delivery, is_first, share });
         }
         let is_probe = permission == Permission::Probe;
-        for ended in self.turns(lane, &target, admitted, just_read, is_probe) {
+        for turn in self.turns(lane, &target, admitted, just_read, is_probe) {
             let myself = myself.clone();
             tasks.spawn(async move {
-                let (delivery, is_first, epoch, turn) = ended.await;
                 // If the actor has died, the next one reads the rows.
-                let _ = myself.cast(Message::Ended(Box::new(Ended { lane: id, delivery, is_first, epoch, turn })));
+                let _ = myself.cast(Message::Ended(id, Box::new(turn.await)));
             });
         }
         read?;
@@ -357,9 +290,7 @@ impl Endpoint {
         for (id, row) in found {
             let lane = match state.lanes.entry(id) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(place) => {
-                    place.insert(Lane::new(if id == first { self.psp_id.to_string() } else { id.to_string() }))
-                }
+                Entry::Vacant(place) => place.insert(Lane::new(id.lane(self.psp_id))),
             };
             self.aim(lane, row);
         }
@@ -370,7 +301,7 @@ impl Endpoint {
 
     /// Sets the destination of a lane.
     fn aim(&self, lane: &mut Lane, row: Option<webhook_endpoints::Model>) {
-        let is_deleted = row.as_ref().is_some_and(|row| row.status == endpoints::DELETED);
+        let is_deleted = row.as_ref().is_some_and(|row| row.status == webhook_endpoints::DELETED);
         lane.deleted_at = row.as_ref().filter(|_| is_deleted).map(|row| row.updated_at);
         let target = row.ok_or(NO_URL).and_then(|row| self.target(row));
         lane.held_by = target.as_ref().err().copied();
@@ -379,7 +310,7 @@ impl Endpoint {
 
     /// Returns the URL, the secrets and the schedule of an endpoint, or why nothing is sent to it.
     fn target(&self, row: webhook_endpoints::Model) -> Result<Target, &'static str> {
-        if row.status == endpoints::DELETED {
+        if row.status == webhook_endpoints::DELETED {
             return Err(IS_DELETED);
         }
         if row.status == EndpointStatus::Disabled.as_str() {
@@ -464,7 +395,7 @@ impl Endpoint {
         admitted: Vec<Admitted>,
         just_read: HashMap<String, Due>,
         is_probe: bool,
-    ) -> impl Iterator<Item = impl Future<Output = (Waiting, bool, Epoch, Turn)> + Send + 'static> {
+    ) -> impl Iterator<Item = impl Future<Output = Ended> + Send + 'static> {
         let ids = admitted.iter().map(|admitted| admitted.delivery.id.clone()).collect();
         let rows = delivery::rows(&self.context, ids, just_read);
         let (context, target, epoch) = (Arc::clone(&self.context), Arc::clone(target), lane.concurrency.epoch());
@@ -476,7 +407,7 @@ impl Endpoint {
                 let turn = AssertUnwindSafe(turn).catch_unwind().await;
                 let turn = turn.unwrap_or_else(|_| Turn::Broken("the attempt panicked".to_owned()));
                 drop((under_way, share));
-                (delivery, is_first, epoch, turn)
+                Ended { delivery, is_first, epoch, turn }
             }
         })
     }
@@ -487,118 +418,6 @@ impl Endpoint {
         let mut all = endpoints.values().cloned().reduce(LaneView::and).unwrap_or_default();
         all.held_by = all.held_by.filter(|_| endpoints.values().all(|lane| lane.held_by.is_some()));
         EndpointView { psp_id: self.psp_id, all, endpoints }
-    }
-}
-
-impl LaneView {
-    /// Both together.
-    fn and(self, other: Self) -> Self {
-        Self {
-            in_flight: self.in_flight + other.in_flight,
-            limit: self.limit + other.limit,
-            breaker: self.breaker.max(other.breaker),
-            read_ahead: self.read_ahead + other.read_ahead,
-            attempts: self.attempts + other.attempts,
-            failures: self.failures + other.failures,
-            last_failure: self.last_failure.or(other.last_failure),
-            held_by: self.held_by.or(other.held_by),
-        }
-    }
-}
-
-impl Lane {
-    fn new(key: String) -> Self {
-        Self { key, more: true, retries_at: Some(0), ..Self::default() }
-    }
-
-    /// Searches for rows that may have been missed.
-    fn search(&mut self) {
-        (self.more, self.rewind) = (true, true);
-        self.retries_at = Some(0);
-    }
-
-    fn view(&self) -> LaneView {
-        LaneView {
-            in_flight: self.in_flight,
-            limit: self.concurrency.limit(),
-            breaker: self.breaker.state(Instant::now()),
-            read_ahead: self.window.len() + self.retries.len(),
-            attempts: self.attempts,
-            failures: self.failures,
-            last_failure: self.last_failure.clone(),
-            held_by: self.held_by,
-        }
-    }
-
-    /// Applies the result of a delivery's turn.
-    fn ended(&mut self, ended: Ended) {
-        let Ended { lane: _, delivery, is_first, epoch, turn } = ended;
-        let in_flight = self.in_flight;
-        self.in_flight -= 1;
-        if is_first {
-            self.window.ended(&delivery.payment_id);
-        }
-        match turn {
-            Turn::Attempted { delivered: true, .. } => {
-                self.concurrency.succeeded(in_flight);
-                self.breaker.succeeded();
-            }
-            Turn::Attempted { strained, failure, next_attempt_at, .. } => {
-                self.failures += 1;
-                self.last_failure = failure;
-                self.breaker.failed(Instant::now());
-                if strained {
-                    self.concurrency.strained(epoch);
-                }
-                if let Some(at) = next_attempt_at {
-                    self.retries_at = Some(self.retries_at.map_or(at, |other| other.min(at)));
-                }
-            }
-            Turn::Closed => {}
-            // The next sweep reads it again.
-            Turn::Unread(error) => {
-                tracing::warn!(delivery.id = %delivery.id, %error, "could not read delivery {}", delivery.id);
-            }
-            Turn::Broken(why) => {
-                tracing::error!(delivery.id = %delivery.id, %why, "suspended delivery {} until a restart", delivery.id);
-                self.last_failure = Some(why);
-                self.left_alone.push(delivery.id);
-                return;
-            }
-        }
-        self.taken.remove(&delivery.id);
-    }
-
-    /// Alternates retries and first attempts, so that neither starves the other.
-    fn next(&mut self) -> Option<(Waiting, bool)> {
-        self.retry_is_next = !self.retry_is_next;
-        if self.retry_is_next
-            && let Some(retry) = self.retries.pop_front()
-        {
-            return Some((retry, false));
-        }
-        let first = self.window.pop().map(|delivery| (delivery, true));
-        first.or_else(|| self.retries.pop_front().map(|retry| (retry, false)))
-    }
-
-    /// Returns a delivery that was taken and not started.
-    fn put_back(&mut self, delivery: Waiting, is_first: bool) {
-        if is_first {
-            self.window.put_back(delivery);
-        } else {
-            self.retries.push_front(delivery);
-        }
-    }
-
-    /// Drops everything that is not in progress, so that it is read again.
-    fn forget_waiting(&mut self) {
-        self.window.clear();
-        let retries = self.retries.drain(..).map(|retry| retry.id);
-        for id in retries.chain(self.left_alone.drain(..)) {
-            self.taken.remove(&id);
-        }
-        (self.read_to, self.more, self.rewind) = (0, true, false);
-        self.retries_at = Some(0);
     }
 }
 

@@ -7,8 +7,9 @@ use payferry_domain::payment::EventPattern;
 use payferry_domain::webhook::{EndpointStatus, RetrySchedule};
 use payferry_domain::{EndpointId, PspId, Timestamp};
 use payferry_entities::psps;
-use payferry_entities::webhook_endpoints::{self, Column, Entity, Model};
+use payferry_entities::webhook_endpoints::{self, Column, DELETED, Entity, Model};
 use payferry_runtime::seal::{SealOpenError, Sealer};
+use sea_orm::sea_query::LockType;
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter,
     QueryOrder, QuerySelect, Select,
@@ -21,8 +22,6 @@ use super::delivery::{BadSecret, Secret};
 pub const ROTATION_OVERLAP_SECS: i64 = 24 * 3_600;
 /// Maximum number of endpoints of a PSP.
 pub const ENDPOINTS_MAX: u64 = 16;
-/// Status of an endpoint whose deliveries are being cancelled.
-pub(super) const DELETED: &str = "deleted";
 
 /// Errors of a stored secret.
 #[derive(Debug, thiserror::Error)]
@@ -137,9 +136,10 @@ pub async fn create(
     insert(connection, sealer, psp_id, id, change, now).await.map(Some)
 }
 
-/// Makes concurrent changes of the PSP's endpoints wait for the end of this transaction.
+/// Makes concurrent changes of the PSP's endpoints wait for the end of this transaction. Payments, which refer to the PSP, do not
+/// wait.
 async fn lock_psp(connection: &impl ConnectionTrait, psp_id: PspId) -> Result<(), DbErr> {
-    let psp = psps::Entity::find_by_id(psp_id.to_string()).lock_exclusive().one(connection).await?;
+    let psp = psps::Entity::find_by_id(psp_id.to_string()).lock(LockType::NoKeyUpdate).one(connection).await?;
     psp.map(drop).ok_or_else(|| DbErr::RecordNotFound(psp_id.to_string()))
 }
 

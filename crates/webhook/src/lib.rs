@@ -6,6 +6,7 @@
 mod delivery;
 mod endpoint;
 pub mod endpoints;
+mod lane;
 mod load;
 mod metrics;
 mod queue;
@@ -19,7 +20,8 @@ mod window;
 pub use payferry_journal::webhooks::{log, retention};
 
 pub use delivery::{BadSecret, Secret};
-pub use endpoint::{EndpointView, LaneView, NO_URL};
+pub use endpoint::{EndpointView, NO_URL};
+pub use lane::LaneView;
 pub use load::{BreakerState, IN_FLIGHT_MAX, IN_FLIGHT_MIN, OPEN_MAX, OPEN_MIN, TRIP_AFTER};
 pub use schedule::{JITTER_PERCENT, RETRY_AFTER_MAX, Schedule};
 pub use sender::{TestError, TestOutcome, WebhookSender};

@@ -1,8 +1,10 @@
 //! Delivery queue: the queries with which the sender reads the database, one page at a time.
 //!
-//! Not here: writes. The commit of an event queues its rows, and recorded outcomes move them.
+//! The only write here cancels the deliveries of a deleted endpoint. The commit of an event queues its rows, and recorded
+//! outcomes move them.
 
 use payferry_domain::{EndpointId, PspId, Timestamp};
+use payferry_entities::webhook_endpoints::{DELETED, LANE};
 use payferry_entities::{Database, find_all, query_all};
 use sea_orm::{DbErr, FromQueryResult, Value};
 
@@ -50,7 +52,9 @@ pub(super) const NEXT_RETRY: &str = "SELECT MIN(next_attempt_at) FROM deliveries
 const DUE: &str = "SELECT d.id, d.event_id, d.status, d.attempt_count, d.retries_left, e.payload \
     FROM deliveries d JOIN events e ON e.id = d.event_id WHERE d.id IN";
 /// One bounded index range per enabled endpoint and figure.
-const BACKLOG: &str = "SELECT \
+pub(super) fn backlog_sql() -> String {
+    format!(
+        "SELECT \
     CAST(COALESCE(SUM(w.queued), 0) AS BIGINT) AS queued, CAST(COALESCE(SUM(w.failed), 0) AS BIGINT) AS failed, \
     MIN(w.queued_at) AS queued_at, MIN(w.failed_at) AS failed_at FROM (SELECT \
     (SELECT COUNT(*) FROM (SELECT 1 FROM deliveries d WHERE COALESCE(d.endpoint_id, d.psp_id) = e.lane \
@@ -62,8 +66,9 @@ const BACKLOG: &str = "SELECT \
         AS queued_at, \
     (SELECT MIN(d.next_attempt_at) FROM deliveries d WHERE COALESCE(d.endpoint_id, d.psp_id) = e.lane \
         AND d.status = 'failed') AS failed_at \
-    FROM (SELECT CASE WHEN substr(id, 4) = substr(psp_id, 5) THEN psp_id ELSE id END AS lane \
-        FROM webhook_endpoints WHERE status = 'enabled') e) w";
+    FROM (SELECT {LANE} AS lane FROM webhook_endpoints WHERE status = 'enabled') e) w"
+    )
+}
 /// Deliveries that are cancelled together, so that payments do not wait long for the writer.
 const CANCELLED_TOGETHER: i64 = 500;
 
@@ -80,7 +85,7 @@ pub(super) async fn cancel(
         let open = format!(
             "SELECT d.id FROM deliveries d WHERE COALESCE(d.endpoint_id, d.psp_id) = $1 AND d.status = '{status}' \
              AND (d.endpoint_id IS NOT NULL OR d.created_at <= $2 OR EXISTS (SELECT 1 FROM webhook_endpoints e \
-             WHERE e.psp_id = d.psp_id AND e.status <> 'deleted')) LIMIT {CANCELLED_TOGETHER}"
+             WHERE e.psp_id = d.psp_id AND e.status <> '{DELETED}')) LIMIT {CANCELLED_TOGETHER}"
         );
         if query_all(database.reader(), &open, [lane.into(), deleted_at.into()]).await?.is_empty() {
             continue;
@@ -88,7 +93,7 @@ pub(super) async fn cancel(
         // The first endpoint may have been set again.
         let cancel = format!(
             "UPDATE deliveries SET status = 'cancelled', next_attempt_at = NULL, updated_at = $3 WHERE id IN ({open}) \
-             AND EXISTS (SELECT 1 FROM webhook_endpoints WHERE id = $4 AND status = 'deleted') RETURNING id"
+             AND EXISTS (SELECT 1 FROM webhook_endpoints WHERE id = $4 AND status = '{DELETED}') RETURNING id"
         );
         let values = [lane.into(), deleted_at.into(), now.as_millis().into(), id.to_string().into()];
         return Ok(!query_all(database.writer(), &cancel, values).await?.is_empty());
@@ -169,5 +174,5 @@ impl Backlog {
 
 /// Counts all waiting deliveries; at most [`COUNTED_MAX`] per endpoint and kind.
 pub(super) async fn backlog(database: &Database) -> Result<Backlog, DbErr> {
-    Ok(find_all(database.reader(), BACKLOG, [COUNTED_MAX.into()]).await?.pop().unwrap_or_default())
+    Ok(find_all(database.reader(), &backlog_sql(), [COUNTED_MAX.into()]).await?.pop().unwrap_or_default())
 }

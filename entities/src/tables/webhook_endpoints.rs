@@ -2,6 +2,12 @@
 
 use sea_orm::entity::prelude::*;
 
+/// Status of an endpoint whose deliveries are being cancelled.
+pub const DELETED: &str = "deleted";
+
+/// SQL: the key of the endpoint's deliveries (`COALESCE(endpoint_id, psp_id)`).
+pub const LANE: &str = "CASE WHEN substr(id, 4) = substr(psp_id, 5) THEN psp_id ELSE id END";
+
 /// One row of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "webhook_endpoints")]
@@ -17,7 +23,7 @@ pub struct Model {
     pub description: Option<String>,
     /// default or extended: the schedule of retries.
     pub schedule: String,
-    /// enabled or disabled.
+    /// enabled, disabled or [`DELETED`].
     pub status: String,
     /// JSON array of event patterns; empty means all.
     #[sea_orm(column_type = "Text")]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use payferry_domain::payment::{EventName, EventPattern};
 use payferry_domain::{EndpointId, PspId, Timestamp};
+use payferry_entities::webhook_endpoints::{DELETED, LANE};
 use payferry_entities::{Database, deliveries, delivery_attempts, events, query_all};
 use sea_orm::sea_query::{Expr, ExprTrait as _, SimpleExpr};
 use sea_orm::{
@@ -158,7 +159,7 @@ pub async fn choose(
     patterns: &[EventPattern],
     endpoint: Option<EndpointId>,
 ) -> Result<Chosen, DbErr> {
-    let lane = endpoint.map(|id| if id == EndpointId::first_of(psp) { psp.to_string() } else { id.to_string() });
+    let lane = endpoint.map(|id| id.lane(psp));
     let to_endpoint = lane.map(|lane| format!("AND COALESCE(d.endpoint_id, d.psp_id) = '{lane}' ")).unwrap_or_default();
     let wanted = |name: &&EventName| patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(**name));
     // The names are a closed list and contain no quotes.
@@ -211,9 +212,9 @@ async fn queue_again(
     which: SimpleExpr,
     now: Timestamp,
 ) -> Result<u64, DbErr> {
-    let own = format!("FROM webhook_endpoints WHERE psp_id = '{psp}' AND status <> 'deleted'");
+    let own = format!("FROM webhook_endpoints WHERE psp_id = '{psp}' AND status <> '{DELETED}'");
     let has_endpoint = Expr::cust(format!(
-        "(COALESCE(endpoint_id, psp_id) IN (SELECT CASE WHEN substr(id, 4) = substr(psp_id, 5) THEN psp_id ELSE id END {own}) \
+        "(COALESCE(endpoint_id, psp_id) IN (SELECT {LANE} {own}) \
          OR (endpoint_id IS NULL AND NOT EXISTS (SELECT 1 {own})))"
     ));
     let updated = deliveries::Entity::update_many()

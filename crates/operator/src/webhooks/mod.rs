@@ -8,6 +8,7 @@ use payferry_accounts::Moment;
 use payferry_actors::System;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::Database;
+use payferry_entities::webhook_endpoints::DELETED;
 use payferry_webhook::{BreakerState, EndpointView, NO_URL};
 use sea_orm::{DbBackend, DbErr, FromQueryResult, Value};
 use serde::Serialize;
@@ -213,7 +214,7 @@ fn backlogs_sql(backend: DbBackend, named: usize) -> String {
     let since = |column: &str| format!("COALESCE(t.{column}, {})", i64::MAX);
     format!(
         "SELECT u.*, {} AS queued, {} AS retrying, {} AS exhausted FROM (SELECT t.* FROM (SELECT p.id, p.name, \
-         (SELECT COUNT(*) FROM webhook_endpoints e WHERE e.psp_id = p.id AND e.status <> 'deleted') AS endpoints, \
+         (SELECT COUNT(*) FROM webhook_endpoints e WHERE e.psp_id = p.id AND e.status <> '{DELETED}') AS endpoints, \
          {oldest_queued} AS queued_since, {} AS retrying_since, {} AS exhausted_since FROM psps p {named}) t \
          WHERE t.queued_since IS NOT NULL OR t.retrying_since IS NOT NULL OR t.exhausted_since IS NOT NULL \
          ORDER BY CASE WHEN t.endpoints = 0 THEN 1 ELSE 0 END, {least}({}, {}, {}), t.id LIMIT {}) u",

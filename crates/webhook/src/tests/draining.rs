@@ -111,6 +111,18 @@ async fn queue_queries_use_their_indexes() {
     }
 }
 
+#[tokio::test]
+async fn backlog_is_counted_in_the_queues_alone() {
+    let env = Env::on(Arc::new(TestDatabase::sqlite()), quick(), true).await;
+    let query = Statement::from_sql_and_values(env.database.backend(), queue::backlog_sql(), [1.into()]);
+    let plan = query_plan(env.database.reader(), query).await;
+    let of_deliveries: Vec<_> = plan.iter().filter(|step| step.contains(" d ")).collect();
+    assert_eq!(of_deliveries.len(), 4, "{plan:?}");
+    for step in of_deliveries {
+        assert!(step.starts_with("SEARCH") && step.contains("(<expr>=?"), "{plan:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn backlog_is_drained_page_by_page() {
     const BACKLOG: usize = 5_000;
