@@ -1,6 +1,8 @@
 //! Reads of payments: `GET /payments`, `GET /payments/{payment_id}`, and `GET /payments/{payment_id}/events`, which
 //! streams a payment's changes as server-sent events.
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
 use axum::response::Response;
 use axum::response::sse::Event;
@@ -14,7 +16,8 @@ use payferry_journal::payments::payment_of;
 use sea_orm::sea_query::{BinOper, Expr, ExprTrait, Query, SelectStatement, SimpleExpr, UnionType};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::openapi::{self, ContentBuilder, RefOr, ResponseBuilder};
+use utoipa::{IntoResponses, ToSchema};
 
 use super::{PaymentRecord, own, own_row};
 use crate::http::lists::{NewestKey, Page, PageParams, older};
@@ -38,19 +41,15 @@ pub async fn get(parts: OneOf<Read>) -> Result<Answer, ApiError> {
     Answer::ok(&PaymentRecord::of(&app, &own(&app, caller.psp_id, &payment_id).await?))
 }
 
-/// One event of the stream. Comments keep the connection open.
-#[derive(ToSchema)]
-#[allow(dead_code, reason = "it describes the events that `http::live` writes")]
-pub struct StreamEvent {
-    /// `payment` or `end`.
-    #[schema(example = "payment")]
-    event: String,
-    /// The payment as JSON; at the end, its status.
-    data: String,
-    /// The payment's version.
-    id: Option<String>,
-    /// Milliseconds after which a client may reconnect.
-    retry: Option<u32>,
+/// The stream. It has no schema: its content is a sequence of events, which OpenAPI cannot describe.
+struct PaymentStream;
+
+impl IntoResponses for PaymentStream {
+    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
+        let content = ContentBuilder::new().build();
+        let response = ResponseBuilder::new().description("The stream.").content("text/event-stream", content).build();
+        BTreeMap::from([("200".to_owned(), response.into())])
+    }
 }
 
 /// Follow a payment
@@ -62,7 +61,7 @@ pub struct StreamEvent {
 #[utoipa::path(
     get, path = "/payments/{payment_id}/events", tag = "Payments", operation_id = "followPayment",
     params(("payment_id" = String, Path, description = "The id from `initiate`.")),
-    responses((status = 200, description = "The stream.", body = StreamEvent, content_type = "text/event-stream")),
+    responses(PaymentStream),
 )]
 pub async fn events(parts: OneOf<Read>) -> Result<Response, ApiError> {
     let (State(app), caller, Path(payment_id)) = parts;
