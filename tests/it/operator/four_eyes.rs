@@ -53,6 +53,12 @@ impl Operators {
         self.service.get(&format!("/ops/approvals/{id}")).await.ok(200)
     }
 
+    /// Returns true if the list of approvals with this status has this one.
+    async fn lists(&self, status: &str, id: &str) -> bool {
+        let list = self.service.get(&format!("/ops/approvals?status={status}")).await.ok(200);
+        list["approvals"].as_array().unwrap().iter().any(|approval| approval["id"] == id)
+    }
+
     /// Leaves an approval as a process does that ends after the approval and before its effect.
     async fn approve_and_crash(&self, id: &str) {
         let sql =
@@ -366,6 +372,7 @@ async fn proposal_expires(operators: &Operators) {
     let expire = |id: &str| format!("UPDATE approvals SET expires_at = 1 WHERE id = '{id}'");
     service.execute(&[expire(&id)]).await;
     assert_eq!(operators.read(&id).await["status"], "expired");
+    assert!(operators.lists("expired", &id).await && !operators.lists("proposed", &id).await);
     assert_eq!(service.stuck("kind=approval_open").await, Value::Null);
     operators.approve(bob, &id).await.assert_problem(409, "approval_expired");
     operators.reject(bob, &id).await.assert_problem(409, "approval_expired");

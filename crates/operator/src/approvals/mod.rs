@@ -91,7 +91,7 @@ pub(crate) async fn list(operator: Operator, mut query: QueryFields) -> Result<A
     let page = query.page();
     query.finish()?;
     let now = operator.system.clock().real_now();
-    let (total, approvals) = store::list(operator.system.database(), status, page).await?;
+    let (total, approvals) = store::list(operator.system.database(), status, page, now).await?;
     Answer::ok(&record! { total: total, approvals: approvals.iter().map(|one| one.record(now)).collect::<Vec<_>>() })
 }
 

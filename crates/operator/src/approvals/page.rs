@@ -37,8 +37,8 @@ pub(crate) struct ApprovalRequest {
 pub(crate) async fn list(operator: Operator, Query(part): Query<Part>) -> Result<Response, Failure> {
     let offset = part.offset.unwrap_or_default();
     let page = PageQuery { limit: LINES_MAX, offset };
-    let (total, approvals) = store::list(operator.system.database(), None, page).await?;
     let now = operator.system.clock().real_now();
+    let (total, approvals) = store::list(operator.system.database(), None, page, now).await?;
     let body = html! {
         p.crumbs { a href=(path("stuck")) { "Needs attention" } span { "approvals" } }
         div.title { h1 { "Approvals" } p { "Actions that a second operator approves." } }

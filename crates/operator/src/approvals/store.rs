@@ -7,8 +7,8 @@ use payferry_httpkit::{ApiError, PageQuery};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_runtime::request;
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter, QueryOrder,
-    QuerySelect, Set,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, ExprTrait as _, IntoActiveModel, PaginatorTrait, QueryFilter,
+    QueryOrder, QuerySelect, Set,
 };
 use serde_json::{Value, json};
 
@@ -244,15 +244,23 @@ pub(crate) async fn find(connection: &impl ConnectionTrait, id: ApprovalId) -> R
     Ok(approval(row.ok_or(ApiError::NotFound("approval"))?)?)
 }
 
-/// Lists approvals with this status, newest first, with their total.
+/// Lists approvals that have this status now ([`Approval::status_at`]), newest first, with their total.
 pub(crate) async fn list(
     database: &Database,
     status: Option<ApprovalStatus>,
     page: PageQuery,
+    now: Timestamp,
 ) -> Result<(u64, Vec<Approval>), DbErr> {
+    use approvals::Column::{ExpiresAt, Status};
     let mut wanted = approvals::Entity::find();
     if let Some(status) = status {
-        wanted = wanted.filter(approvals::Column::Status.eq(status.as_str()));
+        let overdue = Status.eq(ApprovalStatus::Proposed.as_str()).and(ExpiresAt.lte(now.as_millis()));
+        let stored = Status.eq(status.as_str());
+        wanted = wanted.filter(match status {
+            ApprovalStatus::Proposed => stored.and(ExpiresAt.gt(now.as_millis())),
+            ApprovalStatus::Expired => stored.or(overdue),
+            _ => stored,
+        });
     }
     let total = wanted.clone().count(database.reader()).await?;
     let rows = wanted
