@@ -53,7 +53,7 @@ async fn items_that_need_attention_have_a_reason_and_advice() {
     assert_eq!((counted("queued"), counted("unaddressed"), counted("exhausted")), (0, 4, 2), "{backlog:#}");
     assert!(backlog["waiting_since"].is_null() && backlog["unaddressed_since"].is_string(), "{backlog:#}");
     let page = service.get(&format!("/ops/view/webhooks/{}", service.app.psp_id)).await;
-    page.assert_shows(&["Nothing is sent: no webhook URL is set."]);
+    page.assert_shows(&["Nothing is sent: no webhook URL is set.", "lane-we_"]);
     service.get("/ops/view/webhooks").await.assert_shows(&["4 without a URL"]);
     let one = service.get("/ops/stuck?kind=overdue&limit=1").await.json;
     assert_eq!(one["kinds"].as_array().unwrap().len(), 1);

@@ -9,7 +9,7 @@ use payferry_actors::System;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::psps;
 use payferry_runtime::observe::{ActorKind, NodeView};
-use payferry_webhook::BreakerState;
+use payferry_webhook::{BreakerState, EndpointView};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter};
 
 use crate::Operator;
@@ -108,6 +108,35 @@ fn body(psp_id: &str, line: Option<&EndpointLine>, node: Option<&NodeView>, now:
                         @if let Some(failure) = &view.last_failure { dt { "Last failure" } dd { span.reason { (failure) } } }
                     }
                 }))
+                (section("lanes", "Endpoints", &grouped(view.endpoints.len()), &lanes(view)))
+            }
+        }
+    }
+}
+
+/// Table with a row for each endpoint of the PSP.
+fn lanes(view: &EndpointView) -> Markup {
+    html! {
+        table {
+            (explained_head(&[
+                ("", "Endpoint", ""), ("", "Breaker", ""), ("n", "In flight", ""), ("n", "Attempts", "Since the actor started"),
+                ("n", "Failed", ""), ("", "State", ""),
+            ]))
+            tbody {
+                @for (id, lane) in &view.endpoints {
+                    tr id={ "lane-" (id) } .bad[lane.breaker != BreakerState::Closed] {
+                        th.mono scope="row" { (id) }
+                        td { (breaker(lane.breaker)) }
+                        td.n { (count(lane.in_flight)) small { " of " (lane.limit) } }
+                        td.n { (count(lane.attempts)) }
+                        td.n { (count(lane.failures)) }
+                        td { @match (lane.held_by, &lane.last_failure) {
+                            (Some(held_by), _) => { "Nothing is sent: " (plain(held_by)) }
+                            (None, Some(failure)) => span.reason { (failure) },
+                            (None, None) => "–",
+                        } }
+                    }
+                }
             }
         }
     }
