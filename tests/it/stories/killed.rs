@@ -18,10 +18,15 @@ const IN_FLIGHT: usize = 48;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_payments_survive_a_stop_and_a_kill() {
-    let (home, ports, receiver) = (Home::new().await, free_ports(), Receiver::start().await);
+    let (home, ports, receiver, second) =
+        (Home::new().await, free_ports(), Receiver::start().await, Receiver::start().await);
     let process = Running::start_with(&home, ports, &[]);
     let psp = Psp::connect(process.text("api_url"), process.text("api_key"), &receiver).await;
     let (psp_id, api_key) = (process.ready["psp_id"].clone(), process.ready["api_key"].clone());
+    let endpoint = json!({ "url": second.url(), "events": ["payment.settled"] });
+    let (created, _) =
+        psp.post_until_accepted("/api/v1/webhook-endpoints", &endpoint, "second", PATIENCE).await.unwrap();
+    second.verify_with(created["signing_secret"].as_str().unwrap());
     // Held while the sandbox is down, so that clients do not spin.
     let down = RwLock::new(());
     let made = std::sync::atomic::AtomicUsize::new(0);
@@ -68,6 +73,8 @@ async fn many_payments_survive_a_stop_and_a_kill() {
         psp.until_status(id, "settled").await;
     }
     check_balances(&psp, async |chain, token| psp.sandbox_holdings(chain, token).await, &receiver, &payments).await;
+    // Each payment has one event for the second endpoint.
+    assert_eq!(second.until(count).await.len(), count);
     process.stop();
 }
 
