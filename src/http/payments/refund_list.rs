@@ -29,7 +29,7 @@ const PAYMENT: Rule<PaymentId> = Rule {
         Ok(transfer) => Ok(transfer.payment()),
         Err(_) => read::id(value),
     },
-    schema: || rule::string().pattern(Some("^(pay|tr)_[0-7][0-9A-HJKMNP-TV-Z]{25}$")),
+    schema: || rule::id_of(&[PaymentId::PREFIX, TransferId::PREFIX]),
 };
 
 /// A public status of refunds.

@@ -4,7 +4,9 @@ use payferry_domain::ids::Id;
 use payferry_domain::named::Named;
 use payferry_domain::outbound::FailureReason as OutboundFailure;
 use payferry_domain::payment::{EventName, Label, PublicFailure, RefundFailure, Status};
-use payferry_domain::{Chain, CustomerId, EventId, MerchantId, PayoutId, RefundId, Token, TransferId, WithdrawalId};
+use payferry_domain::{
+    Chain, CustomerId, EventId, MerchantId, PaymentId, PayoutId, RefundId, Token, TransferId, WithdrawalId,
+};
 use payferry_httpkit::extract::Components;
 use payferry_httpkit::rule;
 use utoipa::openapi::path::{OperationBuilder, ParameterBuilder, ParameterIn, PathItemBuilder, Paths, PathsBuilder};
@@ -17,16 +19,19 @@ use utoipa::{PartialSchema, ToSchema};
 pub struct Event;
 
 /// Headers of a delivery, as Standard Webhooks defines them.
-const HEADERS: [(&str, &str, &str); 3] = [
-    ("webhook-id", "^evt_[0-7][0-9A-HJKMNP-TV-Z]{25}$", "The `event_id`, the same in every attempt."),
-    ("webhook-timestamp", "^[0-9]+$", "Time of the attempt, seconds since 1970. Refuse old ones."),
-    (
-        "webhook-signature",
-        "^v1,[A-Za-z0-9+/]{43}=( v1,[A-Za-z0-9+/]{43}=)*$",
-        "`v1,` and the Base64 of the HMAC-SHA256 of `{webhook-id}.{webhook-timestamp}.{body}`, keyed with the Base64 part of \
-         the signing secret. For 24 hours after a rotation, one for each secret, separated by a space.",
-    ),
-];
+fn headers() -> [(&'static str, ObjectBuilder, &'static str); 3] {
+    let with = |pattern: &str| rule::string().pattern(Some(pattern));
+    [
+        ("webhook-id", id::<EventId>(), "The `event_id`, the same in every attempt."),
+        ("webhook-timestamp", with("^[0-9]+$"), "Time of the attempt, seconds since 1970. Refuse old ones."),
+        (
+            "webhook-signature",
+            with("^v1,[A-Za-z0-9+/]{43}=( v1,[A-Za-z0-9+/]{43}=)*$"),
+            "`v1,` and the Base64 of the HMAC-SHA256 of `{webhook-id}.{webhook-timestamp}.{body}`, keyed with the Base64 part \
+             of the signing secret. For 24 hours after a rotation, one for each secret, separated by a space.",
+        ),
+    ]
+}
 
 /// Subject of an event, which decides on its fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -215,7 +220,7 @@ fn of_refund(body: Body) -> Body {
 
 fn id_of(subject: Subject) -> ObjectBuilder {
     match subject {
-        Subject::Payment | Subject::Refund => rule::string().pattern(Some("^(pay|tr)_[0-7][0-9A-HJKMNP-TV-Z]{25}$")),
+        Subject::Payment | Subject::Refund => rule::id_of(&[PaymentId::PREFIX, TransferId::PREFIX]),
         Subject::Transfer => id::<TransferId>(),
         Subject::Payout => id::<PayoutId>(),
         Subject::Withdrawal => id::<WithdrawalId>(),
@@ -276,13 +281,13 @@ fn webhook(name: EventName) -> utoipa::openapi::PathItem {
         .securities(Some([]))
         .request_body(Some(request))
         .response("2XX", Response::new(acknowledged));
-    for (header, pattern, about) in HEADERS {
+    for (header, schema, about) in headers() {
         let parameter = ParameterBuilder::new()
             .name(header)
             .parameter_in(ParameterIn::Header)
             .required(Required::True)
             .description(Some(about))
-            .schema(Some(rule::string().pattern(Some(pattern))));
+            .schema(Some(schema));
         operation = operation.parameter(parameter);
     }
     PathItemBuilder::new().operation(HttpMethod::Post, operation).build()

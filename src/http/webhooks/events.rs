@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use payferry_domain::outbound::OutboundId;
-use payferry_domain::{EventId, PaymentId, PspId, Timestamp, TransferId};
+use payferry_domain::{EventId, PaymentId, PayoutId, PspId, Timestamp, TransferId, WithdrawalId};
 use payferry_entities::event_floors;
 use payferry_entities::events::{self, Column, Entity, Model};
 use payferry_httpkit::extract::parameters::number;
@@ -41,7 +41,7 @@ const SUBJECT: Rule<String> = Rule {
         let id = read::id::<PaymentId>(value).map(|id| id.to_string());
         id.or_else(|fault| of_transfer().map_err(|_| fault)).or_else(|fault| of_outbound().map_err(|_| fault))
     },
-    schema: || rule::string().pattern(Some("^(pay|tr|po|wd)_[0-7][0-9A-HJKMNP-TV-Z]{25}$")),
+    schema: || rule::id_of(&[PaymentId::PREFIX, TransferId::PREFIX, PayoutId::PREFIX, WithdrawalId::PREFIX]),
 };
 
 query! {

@@ -4,10 +4,9 @@
 use serde_json::Value;
 use utoipa::openapi::Required as IsRequired;
 use utoipa::openapi::path::{Parameter as Described, ParameterBuilder, ParameterIn};
-use utoipa::openapi::schema::{ObjectBuilder, Type};
 
 use super::field::Required;
-use super::{Fault, QueryFields, Rule, between};
+use super::{Fault, QueryFields, Rule, between, rule};
 
 /// A parameter of a query.
 pub trait Parameter {
@@ -88,14 +87,10 @@ impl QueryFields {
 }
 
 /// A whole number within bounds, as text.
-#[allow(clippy::cast_precision_loss, reason = "the bounds are small")]
 pub fn number<const MIN: u64, const MAX: u64>() -> Rule<u64> {
     Rule {
         read: |value| between(value.as_str().unwrap_or_default(), MIN, MAX),
-        schema: || {
-            let number = ObjectBuilder::new().schema_type(Type::Integer);
-            number.minimum(Some(MIN as f64)).maximum(Some(MAX as f64))
-        },
+        schema: || rule::integer(MIN.cast_signed(), MAX.cast_signed()),
     }
 }
 

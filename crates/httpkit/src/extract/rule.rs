@@ -31,9 +31,20 @@ pub fn one_of<T: Into<Value>>(values: impl IntoIterator<Item = T>) -> ObjectBuil
     string().enum_values(Some(values.into_iter().map(Into::into).collect::<Vec<Value>>()))
 }
 
+/// An id with one of these prefixes.
+pub fn id_of(prefixes: &[&str]) -> ObjectBuilder {
+    string().pattern(Some(format!("^({})[0-7][0-9A-HJKMNP-TV-Z]{{25}}$", prefixes.join("|"))))
+}
+
+/// A whole number within bounds.
+#[allow(clippy::cast_precision_loss, reason = "the bounds are small")]
+pub fn integer(min: i64, max: i64) -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(min as f64)).maximum(Some(max as f64))
+}
+
 /// An id of this kind.
 pub fn id<T: Id>() -> Rule<T> {
-    Rule { read: read::id, schema: || string().pattern(Some(format!("^{}[0-7][0-9A-HJKMNP-TV-Z]{{25}}$", T::PREFIX))) }
+    Rule { read: read::id, schema: || id_of(&[T::PREFIX]) }
 }
 
 /// A name of this enum.
@@ -110,20 +121,13 @@ pub fn address_schema() -> ObjectBuilder {
 }
 
 /// A whole number within bounds.
-#[allow(clippy::cast_precision_loss, reason = "the bounds are small")]
 pub fn whole<const MIN: i64, const MAX: i64>() -> Rule<i64> {
-    Rule {
-        read: |value| read::whole(value, MIN, MAX),
-        schema: || {
-            let number = ObjectBuilder::new().schema_type(Type::Integer);
-            number.minimum(Some(MIN as f64)).maximum(Some(MAX as f64))
-        },
-    }
+    Rule { read: |value| read::whole(value, MIN, MAX), schema: || integer(MIN, MAX) }
 }
 
 /// A hash of a transaction or block.
 pub fn hash() -> Rule<Hash32> {
-    Rule { read: read::hash, schema: || string().pattern(Some("^0[xX][0-9a-fA-F]{64}$")) }
+    Rule { read: read::hash, schema: || string().pattern(Some("^0x[0-9a-fA-F]{64}$")) }
 }
 
 /// True or false.

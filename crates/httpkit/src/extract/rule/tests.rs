@@ -65,6 +65,9 @@ fn values() -> Vec<Value> {
         "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
         "0x833589fcd6edb6e08f4c7c32d4f71b54bda0291",
         "0x833589fcd6edb6e08f4c7c32d4f71b54bda0291g",
+        "0x00000000000000000000000000000000000000000000000000000000000000aB",
+        "0X00000000000000000000000000000000000000000000000000000000000000ab",
+        "0x00000000000000000000000000000000000000000000000000000000000000a",
         "2026-01-31",
         "2026-13-31",
         "2026-01-32",
@@ -124,6 +127,7 @@ fn rules_read_exactly_what_they_describe() {
     agree("part", &part());
     agree("amount_up_to", &amount_up_to::<{ i64::MAX }>());
     agree("address", &address());
+    agree("hash", &hash());
     agree("moment", &moment());
     agree("whole", &whole::<60, 86_400>());
     agree("flag", &flag());
