@@ -5,6 +5,7 @@
 //! from its rows. This crate knows no HTTP server and has no singletons: a test may run several trees.
 
 mod aggregate;
+mod announcer;
 pub mod auditors;
 pub mod chain;
 pub mod chains;

@@ -297,6 +297,7 @@ impl System {
             ActorKind::WebhookSender,
             ActorKind::Screening,
             ActorKind::ComplianceService,
+            ActorKind::Announcer,
             ActorKind::Auditor,
         ];
         for kinds in [outer, vec![ActorKind::Shard, ActorKind::OutboundSupervisor]] {

@@ -34,6 +34,7 @@ mod m0022_key_changes;
 mod m0023_approvals;
 mod m0025_refunds;
 mod m0026_endpoints;
+mod m0027_customer_events;
 
 /// All migrations, oldest first.
 pub struct Migrator;
@@ -64,6 +65,7 @@ impl MigratorTrait for Migrator {
             Change::plain("m0023_approvals", m0023_approvals::UP),
             m0025_refunds::CHANGE,
             m0026_endpoints::CHANGE,
+            Change::plain("m0027_customer_events", m0027_customer_events::UP),
         ];
         changes.into_iter().map(|change| Box::new(change) as Box<dyn MigrationTrait>).collect()
     }

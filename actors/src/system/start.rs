@@ -21,6 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::refresh::refresh;
 use super::{Inner, Parts, System, wallets};
 use crate::aggregate::{Aggregate, Aggregates, Services, Supervisor, SupervisorMessage};
+use crate::announcer::{self, Announcer};
 use crate::auditors::AuditorsConfig;
 use crate::chain::{ChainContext, Checkpoint, HeadSignals, Settler, SettlerArgs, Watcher, WatcherArgs};
 use crate::chains::Chains;
@@ -172,6 +173,7 @@ impl System {
             system.start_watcher(setup).await?;
         }
         let Parts { services, ledger, vaults, .. } = &*system.inner.parts;
+        system.keep(announcer::NAME, Announcer { services: services.clone() }, (), || ()).await?;
         let (database, clock) = (services.database.clone(), services.clock.clone());
         let auditor = LedgerAuditor {
             database: database.clone(),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use payferry_domain::payment::{Announcement, EventName, EventPattern};
 use payferry_domain::{EndpointId, PspId};
 use payferry_entities::{Database, psps, webhook_endpoints};
-use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter};
 
 pub use policies::{
     Ceilings, DUST_FLOOR_DEFAULT, DUST_FLOOR_MAX, EventFamilies, PspPolicies, SEND_DAILY_MAX_DEFAULT, SEND_MAX_DEFAULT,
@@ -41,11 +41,17 @@ pub struct Destination {
     pub patterns: Vec<EventPattern>,
 }
 
+impl Destination {
+    /// Returns true if the endpoint subscribes to this event.
+    pub(crate) fn wants(&self, event: EventName) -> bool {
+        self.patterns.iter().any(|pattern| pattern.matches(event))
+    }
+}
+
 impl PspSettings {
     /// Returns the endpoints that an event is sent to.
     pub fn destinations_of(&self, event: EventName) -> Destinations {
-        let wants = |to: &&Destination| to.patterns.iter().any(|pattern| pattern.matches(event));
-        self.destinations.iter().filter(wants).map(|to| to.endpoint_id).collect()
+        self.destinations.iter().filter(|to| to.wants(event)).map(|to| to.endpoint_id).collect()
     }
 
     /// Like [`Self::destinations_of`] for one of the events that a payment announces together: the PSP's event families
@@ -115,21 +121,28 @@ impl PspDirectory {
         let row = row.ok_or(PspError::Unknown)?;
         let policies: PspPolicies =
             serde_json::from_str(&row.settings).map_err(|error| unreadable(error.to_string()))?;
-        let own = webhook_endpoints::Entity::find().filter(webhook_endpoints::Column::PspId.eq(id.to_string()));
-        let own = own.filter(webhook_endpoints::Column::Status.ne(webhook_endpoints::DELETED));
-        let endpoints = own.all(self.database.reader()).await.map_err(away)?;
-        let mut destinations = Vec::with_capacity(endpoints.len().max(1));
-        for endpoint in endpoints {
-            let endpoint_id: EndpointId = endpoint.id.parse().map_err(|_| unreadable(endpoint.id.clone()))?;
-            let patterns = patterns_of(&endpoint).map_err(|error| unreadable(error.to_string()))?;
-            let endpoint_id = Some(endpoint_id).filter(|endpoint| *endpoint != EndpointId::first_of(id));
-            destinations.push(Destination { endpoint_id, patterns });
-        }
-        if destinations.is_empty() {
-            destinations.push(Destination { endpoint_id: None, patterns: vec![EventPattern::All] });
-        }
+        let destinations = destinations(self.database.reader(), id).await?;
         Ok(Arc::new(PspSettings { ceilings: policies.ceilings(self.ceilings), policies, destinations }))
     }
+}
+
+/// Reads the endpoints of a PSP as destinations. Without one, the first endpoint, which gets every event once it exists.
+pub(crate) async fn destinations(connection: &impl ConnectionTrait, id: PspId) -> Result<Vec<Destination>, PspError> {
+    let unreadable = |error: String| PspError::Unreadable(id, error);
+    let own = webhook_endpoints::Entity::find().filter(webhook_endpoints::Column::PspId.eq(id.to_string()));
+    let own = own.filter(webhook_endpoints::Column::Status.ne(webhook_endpoints::DELETED));
+    let endpoints = own.all(connection).await.map_err(|error| PspError::Unavailable(error.to_string()))?;
+    let mut destinations = Vec::with_capacity(endpoints.len().max(1));
+    for endpoint in endpoints {
+        let endpoint_id: EndpointId = endpoint.id.parse().map_err(|_| unreadable(endpoint.id.clone()))?;
+        let patterns = patterns_of(&endpoint).map_err(|error| unreadable(error.to_string()))?;
+        let endpoint_id = Some(endpoint_id).filter(|endpoint| *endpoint != EndpointId::first_of(id));
+        destinations.push(Destination { endpoint_id, patterns });
+    }
+    if destinations.is_empty() {
+        destinations.push(Destination { endpoint_id: None, patterns: vec![EventPattern::All] });
+    }
+    Ok(destinations)
 }
 
 /// Returns the patterns of an endpoint's row. An empty list means all events.

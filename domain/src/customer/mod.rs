@@ -4,12 +4,14 @@
 //! `missing` returns the items that are still required. Not here: names, addresses, and document numbers of people. The
 //! code that stores them reports only that they changed.
 
+mod announce;
 mod decide;
 mod event;
 #[cfg(test)]
 mod tests;
 mod words;
 
+pub use announce::{Announcement, announced, payload};
 pub use decide::{Command, Rejection, decide, missing};
 pub use event::{Event, evolve};
 pub use words::{CheckPurpose, CustomerKind, DocumentKind, Documents, IdentityVerdict, KycStatus, Missing};

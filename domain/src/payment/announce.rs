@@ -69,6 +69,12 @@ named! {
         TransferMismatched = "transfer.mismatched",
         /// The funds or the delivery of a transfer were orphaned.
         TransferReorged = "transfer.reorged",
+        /// The KYC status of a customer changed.
+        CustomerKycUpdated = "customer.kyc_updated",
+        /// A customer accepted the terms of service.
+        CustomerConsentAccepted = "customer.consent_accepted",
+        /// A customer was deactivated.
+        CustomerDeactivated = "customer.deactivated",
         /// Test event of an endpoint.
         WebhookTest = "webhook.test",
     }
@@ -200,7 +206,7 @@ fn transaction(after: &Payment, event: &Event) -> Option<Hash32> {
     }
 }
 
-/// Events that an endpoint subscribes to: all (`*`), a family (`payment.*`), or one name.
+/// Events that an endpoint subscribes to: all (`*`) except opt-in ones, a family (`payment.*`), or one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, SerializeDisplay, DeserializeFromStr)]
 pub enum EventPattern {
     /// `*`
@@ -218,6 +224,11 @@ impl EventName {
     pub fn family(self) -> &'static str {
         self.as_str().split_once('.').map_or("", |(family, _)| family)
     }
+
+    /// Returns true if `*` does not cover the event: it exists only for PSPs that subscribe to it or to its family.
+    pub const fn is_opt_in(self) -> bool {
+        matches!(self, Self::CustomerKycUpdated | Self::CustomerConsentAccepted | Self::CustomerDeactivated)
+    }
 }
 
 impl EventPattern {
@@ -232,7 +243,7 @@ impl EventPattern {
     /// Returns true if the pattern covers an event.
     pub fn matches(self, name: EventName) -> bool {
         match self {
-            Self::All => true,
+            Self::All => !name.is_opt_in(),
             Self::Family(family) => name.family() == family,
             Self::One(one) => one == name,
         }
@@ -361,7 +372,9 @@ mod tests {
     #[test]
     fn patterns_match_events() {
         let covers = |pattern: &str, name: EventName| pattern.parse::<EventPattern>().unwrap().matches(name);
-        assert!(covers("*", EventName::RefundSent));
+        assert!(covers("*", EventName::RefundSent) && !covers("*", EventName::CustomerDeactivated));
+        assert!(covers("customer.*", EventName::CustomerDeactivated));
+        assert!(EventName::ALL.iter().all(|name| name.is_opt_in() == (name.family() == "customer")));
         assert!(covers("payment.*", EventName::PaymentReorged) && !covers("payment.*", EventName::PayinSettled));
         assert!(covers("payin.settled", EventName::PayinSettled) && !covers("payin.settled", EventName::PayinFailed));
         for bad in ["", "pay", "payment.", "payment*", "nothing.*", "payment.gone", "PAYMENT.*", ".*"] {

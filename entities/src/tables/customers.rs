@@ -45,6 +45,8 @@ pub struct Model {
     pub revision: i64,
     /// Version of the row, for compare-and-swap.
     pub version: i64,
+    /// Sequence number of the last public event.
+    pub event_sequence: i64,
     /// All other submitted data as JSON, encrypted.
     #[sea_orm(column_type = "Text")]
     pub particulars: String,

@@ -25,6 +25,7 @@ pub mod chain_tx_attempts;
 pub mod chain_txs;
 pub mod checks;
 pub mod customer_documents;
+pub mod customer_events;
 pub mod customers;
 pub mod deliveries;
 pub mod delivery_attempts;

@@ -1,5 +1,6 @@
 //! The bodies of events in the OpenAPI document: a schema and a webhook for each event.
 
+use payferry_domain::customer::KycStatus;
 use payferry_domain::ids::Id;
 use payferry_domain::named::Named;
 use payferry_domain::outbound::FailureReason as OutboundFailure;
@@ -41,13 +42,14 @@ enum Subject {
     Refund,
     Payout,
     Withdrawal,
+    Customer,
     Test,
 }
 
 /// The subject of an event, the values of its `status`, and when it is sent.
 fn described(name: EventName) -> (Subject, Vec<&'static str>, &'static str) {
     use EventName as Name;
-    use Subject::{Payment, Payout, Refund, Test, Transfer, Withdrawal};
+    use Subject::{Customer, Payment, Payout, Refund, Test, Transfer, Withdrawal};
     let any = || names::<Status>();
     let of_transfer = || ["pending", "settled", "underpaid", "failed"].to_vec();
     match name {
@@ -93,6 +95,17 @@ fn described(name: EventName) -> (Subject, Vec<&'static str>, &'static str) {
         Name::WithdrawSent => (Withdrawal, vec!["sent"], "The withdrawal is final on the chain."),
         Name::WithdrawFailed => {
             (Withdrawal, vec!["failed"], "The withdrawal will not be sent. Its amount is available again.")
+        }
+        Name::CustomerKycUpdated => (
+            Customer,
+            vec![],
+            "The `kyc_status` of a customer changed. Only for endpoints that name it or `customer.*`.",
+        ),
+        Name::CustomerConsentAccepted => {
+            (Customer, vec![], "A customer accepted the terms. Only for endpoints that name it or `customer.*`.")
+        }
+        Name::CustomerDeactivated => {
+            (Customer, vec![], "A customer was deactivated. Only for endpoints that name it or `customer.*`.")
         }
         Name::WebhookTest => (Test, vec![], "Sent by `POST /api/v1/webhook/test` only."),
     }
@@ -165,8 +178,10 @@ fn body(name: EventName) -> Schema {
         .always("event_id", "", id::<EventId>());
     if subject != Subject::Test {
         let sequence = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1));
+        body = body.always("sequence", "Number of the event, without gaps per `payment_id` in the feed.", sequence);
+    }
+    if !matches!(subject, Subject::Customer | Subject::Test) {
         body = body
-            .always("sequence", "Number of the event, without gaps per `payment_id` in the feed.", sequence)
             .always("status", "Status at the time of the event.", rule::one_of(statuses))
             .sometimes("customer_id", "", id::<CustomerId>())
             .sometimes("reference", "As submitted.", rule::string())
@@ -185,6 +200,12 @@ fn body(name: EventName) -> Schema {
                 .always("address", "The recipient, EIP-55.", rule::address_schema())
                 .sometimes("failure_reason", "", one_of::<OutboundFailure>())
                 .sometimes("failure", "The failure reason in words.", rule::string());
+        }
+        Subject::Customer => {
+            body = body
+                .always("customer_id", "The same as `payment_id`.", id::<CustomerId>())
+                .always("kyc_status", "KYC status after the change.", one_of::<KycStatus>())
+                .always("is_active", "False once the customer is deactivated.", (rule::flag().schema)());
         }
         Subject::Test => {}
     }
@@ -224,6 +245,7 @@ fn id_of(subject: Subject) -> ObjectBuilder {
         Subject::Transfer => id::<TransferId>(),
         Subject::Payout => id::<PayoutId>(),
         Subject::Withdrawal => id::<WithdrawalId>(),
+        Subject::Customer => id::<CustomerId>(),
         Subject::Test => rule::one_of(["pay_test"]),
     }
 }
@@ -235,6 +257,7 @@ fn id_about(subject: Subject) -> &'static str {
         Subject::Transfer => "The id of the transfer.",
         Subject::Payout => "The id of the payout.",
         Subject::Withdrawal => "The id of the withdrawal.",
+        Subject::Customer => "The id of the customer.",
         Subject::Test => "Not a payment.",
     }
 }

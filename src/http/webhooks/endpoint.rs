@@ -44,7 +44,8 @@ request! {
     pub struct SetWebhookRequest {
         /// HTTPS, publicly reachable. (The sandbox also accepts plain HTTP and loopback addresses.)
         webhook_url: String = required(WEBHOOK_URL).example("https://psp.example/webhooks"),
-        /// Patterns such as `payment.*` or `payin.settled`. If absent, they stay unchanged; initially all events are sent.
+        /// Patterns such as `payment.*` or `payin.settled`. If absent, they stay unchanged; initially all events are sent
+        /// except `customer.*`, which must be named.
         events: Option<Vec<EventPattern>> = Patterns,
     }
 }
@@ -299,7 +300,7 @@ impl Field for Patterns {
 fn patterns(value: &Value) -> Result<Vec<EventPattern>, Fault> {
     let list = value.as_array().ok_or_else(|| Fault::new("wrong_type", "must be a list of strings"))?;
     if list.is_empty() {
-        return Err(Fault::new("empty", "must not be empty; [\"*\"] stands for all events"));
+        return Err(Fault::new("empty", "must not be empty; [\"*\"] stands for all events except customer.*"));
     }
     if list.len() > PATTERNS_MAX {
         return Err(Fault::new("too_many", format!("may have at most {PATTERNS_MAX} items")));

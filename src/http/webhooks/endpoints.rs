@@ -54,7 +54,8 @@ request! {
     pub struct EndpointFields {
         /// A note of your own.
         description: Option<String> = optional(rule::text()).example("accounting"),
-        /// Patterns such as `payment.*` or `payin.settled`. Initially, all events are sent.
+        /// Patterns such as `payment.*` or `payin.settled`. Initially, all events are sent except
+        /// `customer.*`, which must be named.
         events: Option<Vec<EventPattern>> = Patterns,
         /// default: 3 retries within 6 minutes. extended: 10 retries within 3 days.
         schedule: Option<RetrySchedule> = optional(rule::name()),

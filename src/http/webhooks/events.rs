@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use payferry_domain::outbound::OutboundId;
-use payferry_domain::{EventId, PaymentId, PayoutId, PspId, Timestamp, TransferId, WithdrawalId};
+use payferry_domain::{CustomerId, EventId, PaymentId, PayoutId, PspId, Timestamp, TransferId, WithdrawalId};
 use payferry_entities::event_floors;
 use payferry_entities::events::{self, Column, Entity, Model};
 use payferry_httpkit::extract::parameters::number;
@@ -32,24 +32,30 @@ pub const WAIT_SECS_MAX: u64 = 30;
 /// Time by which a wait ends before the request's own time limit.
 const WAIT_MARGIN: Duration = Duration::from_secs(2);
 
-/// The id of a payment, transfer, payout or withdrawal, as events store it.
+/// The id of a payment, transfer, payout, withdrawal or customer, as events store it.
 const SUBJECT: Rule<String> = Rule {
     read: |value| {
         let text = value.as_str().unwrap_or_default();
         let of_transfer = || text.parse::<TransferId>().map(|id| id.to_string());
         let of_outbound = || text.parse::<OutboundId>().map(|id| id.to_string());
         let id = read::id::<PaymentId>(value).map(|id| id.to_string());
-        id.or_else(|fault| of_transfer().map_err(|_| fault)).or_else(|fault| of_outbound().map_err(|_| fault))
+        let of_customer = || read::id::<CustomerId>(value).map(|id| id.to_string());
+        id.or_else(|fault| of_transfer().map_err(|_| fault))
+            .or_else(|fault| of_outbound().map_err(|_| fault))
+            .or_else(|fault| of_customer().map_err(|_| fault))
     },
-    schema: || rule::id_of(&[PaymentId::PREFIX, TransferId::PREFIX, PayoutId::PREFIX, WithdrawalId::PREFIX]),
+    schema: || rule::id_of(&SUBJECTS),
 };
+
+const SUBJECTS: [&str; 5] =
+    [PaymentId::PREFIX, TransferId::PREFIX, PayoutId::PREFIX, WithdrawalId::PREFIX, CustomerId::PREFIX];
 
 query! {
     /// Parameters of the feed.
     pub struct FeedParams {
         /// Only events after this `event_id`; from the beginning if absent. Not together with `offset`.
         after: EventId = rule::id(),
-        /// Only events of this payment, transfer, payout or withdrawal.
+        /// Only events of this payment, transfer, payout, withdrawal or customer.
         payment_id: String = SUBJECT,
         /// If there is no event yet, wait up to this many seconds for one. A wait may end up to two seconds early.
         wait: u64 = number::<0, WAIT_SECS_MAX>(),
@@ -79,7 +85,8 @@ pub struct Feed {
 
 /// Read the feed of events
 ///
-/// All events in commit order, regardless of their delivery and of the subscribed patterns. A page never contains a
+/// All events in commit order, regardless of their delivery and of the subscribed patterns; `customer.*` events exist only
+/// if an endpoint subscribed to them. A page never contains a
 /// later event before an earlier one. With `wait`, the answer comes as soon as there is an event; at most 8 requests of
 /// an account can wait at once.
 ///
@@ -142,7 +149,7 @@ record! {
         event_id: String = event.id,
         #[schema(example = "payment.confirmed")]
         event: String = event.name,
-        /// The id of the payment, transfer, payout or withdrawal.
+        /// The id of the payment, transfer, payout, withdrawal or customer.
         payment_id: String = event.payment_id,
         /// Sequence number of the event, without gaps per payment in the feed.
         sequence: i64 = event.sequence,

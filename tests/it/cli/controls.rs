@@ -97,7 +97,10 @@ async fn chains_are_usable_when_an_advance_responds() {
 }
 
 /// The events of the interface.
-const EVENTS: [&str; 20] = [
+const EVENTS: [&str; 23] = [
+    "customer.consent_accepted",
+    "customer.deactivated",
+    "customer.kyc_updated",
     "payin.confirmed",
     "payin.failed",
     "payin.mismatched",
@@ -144,7 +147,7 @@ async fn the_key_of_the_psp_alone_produces_every_event() {
     let until = async |path: String, status: &str| sandbox.until(&path, |read| read["status"] == status).await;
     let id = |made: &Value, name: &str| made[name].as_str().unwrap().to_owned();
     let url = format!("{}/sandbox/inbox/all", sandbox.text("api_url"));
-    patch("/api/v1/set_webhook", json!({"webhook_url": url})).await;
+    patch("/api/v1/set_webhook", json!({"webhook_url": url, "events": ["*", "customer.*"]})).await;
 
     // Money in.
     let paid = psp.payment("100", Token::Usdc, Chain::Base).await;
@@ -196,6 +199,7 @@ async fn the_key_of_the_psp_alone_produces_every_event() {
     let short = id(&post("/transfers", out.clone()).await, "payment_id");
     pay(&short, json!({"amount": "4"})).await;
     until(format!("/transfers/{short}"), "underpaid").await;
+    sandbox.ok(Method::DELETE, &format!("/api/v1/customers/{customer}"), None).await;
 
     let names = |inbox: &Value| -> BTreeSet<String> {
         let webhooks = inbox["webhooks"].as_array().unwrap().iter();

@@ -5,6 +5,7 @@ mod bad_input;
 pub mod compliance;
 mod consent;
 mod cursors;
+mod customer_events;
 pub(crate) mod customers;
 mod everywhere;
 mod feed;

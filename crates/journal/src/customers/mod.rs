@@ -5,6 +5,7 @@
 //! encrypted. Customers have no actor: a change locks the row, the domain decides, and the row, its checks, and the audit
 //! entries are written in a transaction that the caller commits.
 
+pub mod events;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -64,6 +65,7 @@ impl NewCustomer {
             rejection_reasons: String::new(),
             revision: 0,
             version: 0,
+            event_sequence: 0,
             particulars: self.particulars,
             created_at: now.as_millis(),
             updated_at: now.as_millis(),
@@ -210,11 +212,11 @@ impl Opened {
     ) -> Result<Vec<Event>, CustomerChangeError> {
         let transition = customer::transition(&self.customer, command, now).map_err(CustomerChangeError::Rejected)?;
         let Some(transition) = transition else { return Ok(Vec::new()) };
-        let before = self.customer.version;
-        self.customer = transition.customer;
+        let before = std::mem::replace(&mut self.customer, transition.customer);
         write_into(&self.customer, &mut self.row);
         self.row.updated_at = now.as_millis();
-        self.write_row(before).await?;
+        events::record(&self.transaction, &before, &self.customer, &mut self.row).await?;
+        self.write_row(before.version).await?;
         for event in &transition.events {
             self.write_check(event, now).await?;
         }

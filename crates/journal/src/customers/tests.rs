@@ -4,13 +4,18 @@
 use payferry_domain::customer::{
     Command, CustomerKind, DocumentKind, Documents, IdentityVerdict, KycStatus, Rejection,
 };
-use payferry_domain::{CheckId, CustomerId, PspId, Timestamp};
-use payferry_entities::{Database, audit_log, checks, customers};
+use payferry_domain::{CheckId, CustomerId, EndpointId, PspId, Timestamp};
+use payferry_entities::{
+    Database, audit_log, checks, customer_events, customers, deliveries, events, webhook_endpoints,
+};
 use payferry_harness::database::TestDatabase;
 use sea_orm::{ConnectionTrait, EntityTrait, QueryOrder};
 
+use super::events::announce;
 use super::*;
 use crate::audit::Actor;
+use crate::psps::{Ceilings, PspDirectory};
+use crate::writer::Journal;
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
@@ -53,6 +58,26 @@ impl Env {
         let mut opened = self.open().await;
         opened.apply(&command, &Actor::Operator, NOW).await.unwrap();
         opened.commit().await.unwrap();
+    }
+
+    /// Adds an endpoint with this filter.
+    async fn subscribe(&self, pattern: &str) {
+        let endpoint = webhook_endpoints::Model {
+            id: EndpointId::generate().to_string(),
+            psp_id: self.psp_id.to_string(),
+            events: json!([pattern]).to_string(),
+            status: "enabled".to_owned(),
+            ..webhook_endpoints::Model::default()
+        };
+        let insert = webhook_endpoints::Entity::insert(endpoint.into_active_model());
+        insert.exec_without_returning(self.database.writer()).await.unwrap();
+    }
+
+    /// Starts a journal, as a node does.
+    fn journal(&self) -> Journal {
+        let (journal, task) = Journal::start(self.database.clone());
+        tokio::spawn(task.run());
+        journal
     }
 
     async fn row(&self) -> customers::Model {
@@ -113,6 +138,60 @@ async fn changes_of_a_customer_round_trip() {
         "operator customer.restored",
     ];
     assert_eq!(env.actions().await, expected);
+}
+
+#[tokio::test]
+async fn public_events_are_in_the_feed_once_and_in_order() {
+    let env = Env::new().await;
+    // No endpoint subscribes to them yet.
+    env.apply(Command::AcceptTerms).await;
+    assert_eq!(customer_events::Entity::find().all(env.database.reader()).await.unwrap(), []);
+    env.subscribe("customer.*").await;
+    env.apply(Command::ReplaceWallet(CheckId::generate())).await;
+    env.apply(Command::Deactivate).await;
+    let mut dropped = env.open().await;
+    assert!(dropped.apply(&Command::AcceptTerms, &Actor::Service, NOW).await.is_err());
+    drop(dropped);
+
+    // Two nodes announce at the same time.
+    let nodes = [env.journal(), env.journal()];
+    let psps = PspDirectory::new(env.database.clone(), Ceilings::default());
+    let all = nodes.iter().map(|journal| announce(&env.database, journal, &psps, NOW));
+    for announced in futures::future::join_all(all).await {
+        announced.unwrap();
+    }
+    let by_position = events::Entity::find().order_by_asc(events::Column::Position);
+    let feed = by_position.all(env.database.reader()).await.unwrap();
+    let names: Vec<_> = feed.iter().map(|event| (event.sequence, event.name.as_str())).collect();
+    assert_eq!(names, [(1, "customer.kyc_updated"), (2, "customer.deactivated")]);
+    let body: serde_json::Value = serde_json::from_str(&feed[1].payload).unwrap();
+    assert_eq!((&body["customer_id"], &body["is_active"]), (&json!(env.id), &json!(false)));
+    let deliveries = deliveries::Entity::find().all(env.database.reader()).await.unwrap();
+    assert_eq!(deliveries.len(), 2);
+    assert!(!announce(&env.database, &nodes[0], &psps, NOW).await.unwrap());
+    assert_eq!(customer_events::Entity::find().all(env.database.reader()).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn an_unreadable_event_holds_back_only_its_customer() {
+    let env = Env::new().await;
+    env.subscribe("customer.*").await;
+    let other = CustomerId::generate();
+    create(env.database.writer(), &[ada(other, env.psp_id).row(NOW)], &Actor::Service, NOW).await.unwrap();
+    env.apply(Command::AcceptTerms).await;
+    let spoil = "UPDATE customer_events SET kyc_status = 'unknown'";
+    env.database.writer().execute_unprepared(spoil).await.unwrap();
+    env.apply(Command::Deactivate).await;
+    let mut opened = Opened::find(&env.database, other, None).await.unwrap();
+    opened.apply(&Command::AcceptTerms, &Actor::Customer, NOW).await.unwrap();
+    opened.commit().await.unwrap();
+
+    let (journal, psps) = (env.journal(), PspDirectory::new(env.database.clone(), Ceilings::default()));
+    announce(&env.database, &journal, &psps, NOW).await.unwrap();
+    let feed = events::Entity::find().all(env.database.reader()).await.unwrap();
+    assert_eq!(feed.iter().map(|event| &event.payment_id).collect::<Vec<_>>(), [&other.to_string()]);
+    let left = customer_events::Entity::find().all(env.database.reader()).await.unwrap();
+    assert_eq!(left.iter().map(|event| event.sequence).collect::<Vec<_>>(), [1, 2]);
 }
 
 #[tokio::test]

@@ -20,6 +20,8 @@ pub enum JournalWrite {
     Initiation(Box<Initiation>),
     /// A new customer.
     Customer(Box<CustomerCreation>),
+    /// Recorded events of customers that go into the feed. Precondition: none is in the feed yet.
+    CustomerEvents(Box<[NewEvent]>),
     /// An audit entry of a request that changes nothing, such as a read of personal data. Its `number` is ignored; the
     /// database assigns it.
     Audit(Box<audit_log::Model>),
@@ -179,7 +181,10 @@ impl JournalWrite {
 
     /// Returns the announced events.
     pub(crate) fn announcements(&self) -> &[NewEvent] {
-        self.consequences().map_or(&[], |consequences| &consequences.announcements)
+        match self {
+            Self::CustomerEvents(events) => events,
+            _ => self.consequences().map_or(&[], |consequences| &consequences.announcements),
+        }
     }
 
     /// Returns the changes of operations, and their time.

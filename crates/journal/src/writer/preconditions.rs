@@ -12,10 +12,12 @@ use payferry_entities::payments;
 use sea_orm::{DbErr, TryGetableMany};
 
 use super::bind::{Row, RowStatement};
-use super::rows::{ChainTxRow, CursorAdvance, DayRow, NumberLostRow, PaymentAdvance, ReserveRow, SubmittedOperation};
+use super::rows::{
+    ChainTxRow, CursorAdvance, CustomerEventRow, DayRow, NumberLostRow, PaymentAdvance, ReserveRow, SubmittedOperation,
+};
 use super::statements::Statements;
 use super::write::{Writer, keys_of};
-use super::{ChainBatch, JournalError, JournalWrite, Renumbering, Reserve, SignedOperation};
+use super::{ChainBatch, JournalError, JournalWrite, NewEvent, Renumbering, Reserve, SignedOperation};
 
 /// Results of the preconditions.
 #[derive(Default)]
@@ -61,7 +63,7 @@ impl Writer<'_> {
     pub(super) async fn check_preconditions(&self, writes: &[&JournalWrite]) -> Result<Preconditions, DbErr> {
         let mut preconditions = Preconditions::default();
         let Statements { idempotency_take, payments_advance, sendings_advance, .. } = self.statements;
-        let Statements { cursors_begin, cursors_advance, .. } = self.statements;
+        let Statements { cursors_begin, cursors_advance, customer_events_take, .. } = self.statements;
         let Statements { operations_lose_number, chain_txs_outcome, delivery_attempts_insert, .. } = self.statements;
         let conflict = &JournalError::Conflict;
 
@@ -119,6 +121,16 @@ impl Writer<'_> {
             Some((row.id, row))
         });
         self.require(chain_txs_outcome, outcomes, conflict, &mut preconditions).await?;
+
+        let recorded = writes.iter().enumerate().flat_map(|(place, write)| {
+            let JournalWrite::CustomerEvents(events) = write else { return Vec::new() };
+            let rows = events.iter().map(|NewEvent { event, .. }| {
+                let row = CustomerEventRow { customer_id: &event.payment_id, sequence: event.sequence };
+                (place, ((event.payment_id.clone(), event.sequence), row))
+            });
+            rows.collect()
+        });
+        self.require(customer_events_take, recorded, conflict, &mut preconditions).await?;
 
         let made = of_writes(writes, |write| {
             let JournalWrite::Delivery(outcome) = write else { return None };

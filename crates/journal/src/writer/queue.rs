@@ -238,6 +238,9 @@ fn keys(write: &JournalWrite) -> Vec<u64> {
         JournalWrite::OutboundTransfer(change) => vec![hashed(&("payment", &change.outbound.id))],
         // A new id cannot conflict.
         JournalWrite::Customer(_) | JournalWrite::Audit(_) | JournalWrite::TransfersApplied(_) => Vec::new(),
+        JournalWrite::CustomerEvents(events) => {
+            events.iter().map(|new| hashed(&("customer", &new.event.payment_id))).collect()
+        }
         JournalWrite::ChainBatch(batch) => vec![hashed(&("cursor", &batch.cursor.chain))],
         JournalWrite::Delivery(outcome) => vec![hashed(&("delivery", &outcome.attempt.delivery_id))],
         JournalWrite::Submission(submission) => {

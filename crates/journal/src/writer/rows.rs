@@ -56,6 +56,11 @@ rows! {
         amount: i64,
     }
 
+    CustomerEventRow {
+        customer_id: &'a str,
+        sequence: i64,
+    }
+
     DayRow {
         psp_id: &'a str,
         token: &'a str,

@@ -9,9 +9,9 @@ use sea_orm::{DbBackend, DbErr, EntityTrait, IdenStatic, Iterable, ModelTrait, V
 
 use super::bind::{LIST_ROWS, Row, RowStatement, insert_template, text, values_of};
 use super::rows::{
-    AppliedRow, BlockRow, ChainTxRow, CursorAdvance, DayRow, DeliveryRow, HeightRow, NewDelivery, NumberLostRow,
-    NumberRow, OperationOutcomeRow, OperationRow, PaymentAdvance, RefusedRow, ReserveRow, SubmittedOperation,
-    SuccessRow,
+    AppliedRow, BlockRow, ChainTxRow, CursorAdvance, CustomerEventRow, DayRow, DeliveryRow, HeightRow, NewDelivery,
+    NumberLostRow, NumberRow, OperationOutcomeRow, OperationRow, PaymentAdvance, RefusedRow, ReserveRow,
+    SubmittedOperation, SuccessRow,
 };
 use super::{DELIVERY_RETRIES_MAX, GROUP_UNITS_MAX, Initiation};
 
@@ -44,6 +44,7 @@ pub(super) struct Statements {
     pub(super) balances_add: RowStatement<balances::Model>,
     pub(super) customers_insert: RowStatement<customers::Model>,
     pub(super) audit_log_insert: RowStatement<audit_log::Model>,
+    pub(super) customer_events_take: RowStatement<CustomerEventRow<'static>>,
     pub(super) events_insert: RowStatement<events::Model>,
     pub(super) deliveries_insert: RowStatement<NewDelivery<'static>>,
     pub(super) deliveries_update: RowStatement<DeliveryRow<'static>>,
@@ -185,6 +186,12 @@ impl Statements {
             ),
             customers_insert: RowStatement::insert(backend, ""),
             audit_log_insert: RowStatement::insert(backend, ""),
+            customer_events_take: RowStatement::new(
+                backend,
+                "DELETE FROM customer_events
+                 WHERE (\"customer_id\", \"sequence\") IN (SELECT x.\"customer_id\", x.\"sequence\" FROM {rows})
+                 RETURNING \"customer_id\", \"sequence\"",
+            ),
             events_insert: RowStatement::insert(backend, ""),
             // The events were inserted before, in the same transaction.
             deliveries_insert: RowStatement::new(

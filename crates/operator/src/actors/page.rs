@@ -79,6 +79,7 @@ const fn duty(kind: ActorKind) -> &'static str {
         ActorKind::Sending => "Runs one payout or withdrawal.",
         ActorKind::WebhookSender => "Supervises the endpoints, one for each PSP with events to deliver.",
         ActorKind::Endpoint => "Delivers the webhooks of one PSP.",
+        ActorKind::Announcer => "Moves the events of customers into the feed.",
         ActorKind::Auditor => "Checks the ledger's consistency and the vault balances against it.",
     }
 }

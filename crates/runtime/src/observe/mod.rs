@@ -54,6 +54,8 @@ pub enum ActorKind {
     WebhookSender,
     /// Delivers one PSP's webhooks.
     Endpoint,
+    /// Moves the events of customers into the feed.
+    Announcer,
     /// Checks the ledger, or compares vaults with the ledger.
     Auditor,
 }

@@ -3,9 +3,10 @@ mod stories;
 
 use super::{
     CheckPurpose, Command, Customer, CustomerKind, DocumentKind, Documents, Event, IdentityVerdict, KycStatus,
-    Rejection, transition,
+    Rejection, announced, transition,
 };
 use crate::ids::{CheckId, CustomerId, PspId};
+use crate::payment::EventName;
 use crate::time::Timestamp;
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
@@ -59,6 +60,14 @@ impl Story {
         let after = transition(&self.0, command, NOW).unwrap().unwrap_or_else(|| panic!("{command:?} changes nothing"));
         assert_eq!(after.customer.version, self.0.version + 1);
         Self(after.customer)
+    }
+
+    /// Applies a command and asserts its public events.
+    fn announces(self, command: &Command, names: &[EventName]) -> Self {
+        let before = self.0.clone();
+        let after = self.given(command);
+        assert_eq!(announced(&before, &after.0), names, "{command:?}");
+        after
     }
 
     /// Asserts that a command changes nothing.

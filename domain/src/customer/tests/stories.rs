@@ -40,6 +40,21 @@ fn repeated_commands_change_nothing() {
 }
 
 #[test]
+fn public_events_follow_consent_status_and_deactivation() {
+    use EventName::{
+        CustomerConsentAccepted as Consent, CustomerDeactivated as Deactivated, CustomerKycUpdated as Kyc,
+    };
+    let story = Story::of(CustomerKind::Individual).announces(&Command::AcceptTerms, &[Consent]);
+    let documents = Documents::NONE.with(DocumentKind::ProofOfResidentialAddress);
+    let story =
+        story.announces(&Command::AddDocuments(documents), &[]).announces(&Command::RequestCheck(check(1)), &[]);
+    let story = story.announces(&passes(1), &[Kyc]).announces(&Command::ReplaceWallet(check(2)), &[Kyc]);
+    // A second update while the first one is screened.
+    let story = story.announces(&Command::ChangePhone(check(3)), &[]).announces(&passes(3), &[Kyc]);
+    story.announces(&Command::SetDetails, &[]).announces(&Command::Deactivate, &[Deactivated]);
+}
+
+#[test]
 fn late_results_do_not_change_a_decided_customer() {
     let late = fails(1, "late");
     Story::approved().unmoved_by(&late).unmoved_by(&Command::LapseCheck(check(1))).is(KycStatus::Approved);
