@@ -89,7 +89,7 @@ impl Sealer {
         let mut parts = sealed.splitn(3, '.').skip(1);
         let (Some(nonce), Some(body)) = (parts.next(), parts.next()) else { return Err(SealOpenError::Mismatch) };
         let decoded = |text| BASE64.decode(text).map_err(|_| SealOpenError::Mismatch);
-        self.decrypt(version, place, &decoded(nonce)?, &decoded(body)?).map(Zeroizing::new)
+        self.decrypt(version, place, &decoded(nonce)?, &decoded(body)?)
     }
 
     /// Returns `true` if a result of [`Self::seal`] was sealed with the current key.
@@ -104,7 +104,7 @@ impl Sealer {
     }
 
     /// Decrypts the result of [`Self::seal_bytes`] for the same `place`.
-    pub fn open_bytes(&self, place: &[&str], sealed: &[u8]) -> Result<Vec<u8>, SealOpenError> {
+    pub fn open_bytes(&self, place: &[&str], sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealOpenError> {
         let version = version_of_bytes(sealed).ok_or(SealOpenError::Mismatch)?;
         let (nonce, body) = sealed[BYTES_HEAD..].split_at_checked(NONCE_BYTES).ok_or(SealOpenError::Mismatch)?;
         self.decrypt(version, place, nonce, body)
@@ -135,12 +135,13 @@ impl Sealer {
         place: &[&str],
         nonce: &[u8],
         body: &[u8],
-    ) -> Result<Vec<u8>, SealOpenError> {
+    ) -> Result<Zeroizing<Vec<u8>>, SealOpenError> {
         let cipher = self.ciphers.get(&version).ok_or(SealOpenError::UnknownVersion(version))?;
         let nonce: [u8; NONCE_BYTES] = nonce.try_into().map_err(|_| SealOpenError::Mismatch)?;
         let aad = place.join("\u{1f}");
         let payload = Payload { msg: body, aad: aad.as_bytes() };
-        cipher.decrypt(&Nonce::from(nonce), payload).map_err(|_| SealOpenError::Mismatch)
+        let plaintext = cipher.decrypt(&Nonce::from(nonce), payload).map_err(|_| SealOpenError::Mismatch)?;
+        Ok(Zeroizing::new(plaintext))
     }
 }
 
@@ -332,7 +333,7 @@ mod tests {
     fn sealed_bytes_are_bound_to_their_context() {
         let sealer = Sealer::new(&[7; 32]);
         let sealed = sealer.seal_bytes(&PLACE, b"%PDF-1.7 marked");
-        assert_eq!(sealer.open_bytes(&PLACE, &sealed).unwrap(), b"%PDF-1.7 marked");
+        assert_eq!(sealer.open_bytes(&PLACE, &sealed).unwrap().as_slice(), b"%PDF-1.7 marked");
         assert_eq!(sealer.open_bytes(&ELSEWHERE, &sealed), Err(SealOpenError::Mismatch));
         assert!(!sealed.windows(6).any(|window| window == b"marked"));
         for cut in 0..sealed.len() {
@@ -357,7 +358,7 @@ mod tests {
 
         let (old, new) = (first.seal_bytes(&PLACE, b"x"), both.seal_bytes(&PLACE, b"x"));
         assert!(!both.is_current_bytes(&old) && both.is_current_bytes(&new));
-        assert_eq!(both.open_bytes(&PLACE, &old).unwrap(), b"x");
+        assert_eq!(both.open_bytes(&PLACE, &old).unwrap().as_slice(), b"x");
         assert_eq!(first.open_bytes(&PLACE, &new), Err(SealOpenError::UnknownVersion(2)));
 
         let named = SealOpenError::UnknownVersion(2).to_string();

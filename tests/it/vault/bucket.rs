@@ -43,7 +43,7 @@ async fn bucket_stores_documents_sealed() {
     };
     let (store, place) = (open("the right secret", MASTER_KEY), somewhere());
     store.put(place, b"%PDF-1.7 MARKED".to_vec()).await.unwrap();
-    assert_eq!(store.get(place).await.unwrap(), b"%PDF-1.7 MARKED");
+    assert_eq!(store.get(place).await.unwrap().as_slice(), b"%PDF-1.7 MARKED");
     let objects = bucket.objects();
     assert_eq!(objects.keys().collect::<Vec<_>>(), [&place.to_string()]);
     let sealed = &objects[&place.to_string()];

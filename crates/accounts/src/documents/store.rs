@@ -23,6 +23,7 @@ use payferry_runtime::seal::{SealOpenError, Sealer};
 use sea_orm::sea_query::ExprTrait;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect, QueryTrait};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use zeroize::Zeroizing;
 
 /// Concurrent requests of PSPs that process documents, each at most one of every kind.
 pub const AT_ONCE_MAX: usize = 8;
@@ -228,8 +229,12 @@ impl DocumentStore {
     }
 
     /// Stores a document. It is durable in the folder or the bucket when this returns.
-    pub async fn put(&self, place: DocumentLocation, content: Vec<u8>) -> Result<(), DocumentError> {
-        let sealer = self.sealer.clone();
+    pub async fn put(
+        &self,
+        place: DocumentLocation,
+        content: impl Into<Zeroizing<Vec<u8>>>,
+    ) -> Result<(), DocumentError> {
+        let (sealer, content) = (self.sealer.clone(), content.into());
         let sealed =
             aside(move || sealer.seal_bytes(&[TABLE, &place.document_id.to_string(), "content"], &content)).await;
         self.objects.put(&place.object(), sealed.into()).await.map_err(DocumentError::Store)?;
@@ -237,7 +242,7 @@ impl DocumentStore {
     }
 
     /// Reads a document.
-    pub async fn get(&self, place: DocumentLocation) -> Result<Vec<u8>, DocumentError> {
+    pub async fn get(&self, place: DocumentLocation) -> Result<Zeroizing<Vec<u8>>, DocumentError> {
         let sealed = self.sealed(place).await?;
         self.opened(place, sealed).await
     }
@@ -267,7 +272,7 @@ impl DocumentStore {
     }
 
     /// Decrypts a content. The encryption is bound to the document, so a swapped object does not decrypt.
-    async fn opened(&self, place: DocumentLocation, sealed: Vec<u8>) -> Result<Vec<u8>, DocumentError> {
+    async fn opened(&self, place: DocumentLocation, sealed: Vec<u8>) -> Result<Zeroizing<Vec<u8>>, DocumentError> {
         let sealer = self.sealer.clone();
         let open = move || sealer.open_bytes(&[TABLE, &place.document_id.to_string(), "content"], &sealed);
         aside(open).await.map_err(|error| DocumentError::Sealed(place, error))

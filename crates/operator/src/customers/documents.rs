@@ -1,6 +1,7 @@
 //! `/ops/customers/{customer_id}/documents/{kind}`: a customer's document, as it was uploaded. The PSP API reads documents with
 //! the same code.
 
+use axum::body::Bytes;
 use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
@@ -13,6 +14,7 @@ use payferry_httpkit::{ApiError, Away, Path};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryTrait};
 use serde_json::json;
+use zeroize::Zeroizing;
 
 use crate::Operator;
 
@@ -83,7 +85,7 @@ impl Reading<'_> {
 }
 
 /// Response that the browser saves as a file, under a name that the service chooses, and never displays.
-fn answer(kind: DocumentKind, media: MediaType, content: Vec<u8>) -> Response {
+fn answer(kind: DocumentKind, media: MediaType, content: Zeroizing<Vec<u8>>) -> Response {
     let name = format!("attachment; filename=\"{kind}.{}\"", media.extension());
     let name = HeaderValue::from_str(&name).expect("the name is a valid header value");
     let headers: [(HeaderName, HeaderValue); 4] = [
@@ -92,7 +94,7 @@ fn answer(kind: DocumentKind, media: MediaType, content: Vec<u8>) -> Response {
         (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ];
-    (headers, content).into_response()
+    (headers, Bytes::from_owner(content)).into_response()
 }
 
 /// Converts an error of the document store into a response.
