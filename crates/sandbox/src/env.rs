@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use futures::future::{join_all, try_join_all};
-use payferry_actors::chain::{NoCheckpoint, wake_on_change};
+use payferry_actors::chain::{ChainView, NoCheckpoint, wake_on_change};
 use payferry_actors::compliance::ListScreener;
 use payferry_actors::{ChainSetup, System};
 use payferry_devchain::Faults;
-use payferry_domain::Chain;
+use payferry_domain::{Chain, Timestamp};
 use payferry_evm::ChainClient;
 use payferry_evm::wallet::{OperatorSigner, domain_address};
 use payferry_runtime::clock::Clock;
@@ -32,8 +32,9 @@ pub const ADVANCE_SECS_MAX: u64 = 31 * 24 * 3600;
 /// Maximum time until the service has read the chains, and the polling interval.
 pub const USABLE_PATIENCE: Duration = Duration::from_secs(20);
 const USABLE_POLL: Duration = Duration::from_millis(10);
-/// Blocks that the service may be behind the head of a usable chain, because it reads a block a moment after it is mined.
-const BEHIND_MAX: u64 = 10;
+/// Time that the service may be behind the head of a usable chain, because it reads a block a moment after it is mined. Shorter
+/// than [`SPACING_SECS`], so that a chain is usable only after the blocks of an advance are read.
+const BEHIND_SECS_MAX: i64 = 10;
 
 /// The simulated environment.
 #[derive(Debug)]
@@ -107,8 +108,9 @@ impl SandboxEnv {
 
     /// True if the service has read the chain, except for the newest blocks, and takes payments on it.
     pub fn is_usable(&self, chain: Chain, system: &System) -> bool {
-        let chain = self.chain(chain);
-        is_read(chain, chain.devchain().head().number.saturating_sub(BEHIND_MAX), system)
+        let head_time = self.chain(chain).devchain().head().timestamp;
+        let head_time = Timestamp::from_secs(head_time.cast_signed());
+        view(chain, system).is_some_and(|view| view.read_time.plus_secs(BEHIND_SECS_MAX) >= head_time)
     }
 
     /// Waits until the service has read every chain up to its head at the time of this call. Chains with injected faults are
@@ -170,9 +172,13 @@ impl SandboxEnv {
 /// True if the service has read the chain up to this block, or up to its head if a reorg or a revert made it shorter.
 fn is_read(chain: &SandboxChain, number: u64, system: &System) -> bool {
     let number = number.min(chain.devchain().head().number);
-    system.chains().view(chain.spec().chain).is_some_and(|view| {
-        view.read_number >= number && view.degraded_reason.is_none() && !view.is_stale(system.clock().now())
-    })
+    view(chain.spec().chain, system).is_some_and(|view| view.read_number >= number)
+}
+
+/// The service's view of a chain on which it takes payments.
+fn view(chain: Chain, system: &System) -> Option<ChainView> {
+    let view = system.chains().view(chain)?;
+    (view.degraded_reason.is_none() && !view.is_stale(system.clock().now())).then_some(view)
 }
 
 /// The file of the clock's offset.
