@@ -3,8 +3,8 @@
 //! Owns the command line, the configuration and the sandbox. The payment logic is in `payferry-domain` and
 //! `payferry-actors`.
 
-#[macro_use]
-mod record;
+#[macro_use(record)]
+extern crate payferry_httpkit;
 
 pub mod app;
 pub mod cli;

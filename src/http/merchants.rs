@@ -10,6 +10,8 @@ use payferry_entities::Transaction;
 use payferry_entities::merchants::{Column, Entity};
 use payferry_httpkit::extract::field::required;
 use payferry_httpkit::extract::{Field as _, RequestBody as _};
+use payferry_httpkit::lists::{DateTime, Found, Page, PageParams, read_page};
+use payferry_httpkit::openapi::UnreadableQuery;
 use payferry_httpkit::{
     Answer, ApiError, Fault, FieldError, Fields, Path, Payments, Problem, Read, Rule, Submission, field, query, read,
     request, rule,
@@ -24,8 +26,6 @@ use serde_json::Value;
 use unicode_normalization::UnicodeNormalization;
 use utoipa::ToSchema;
 
-use super::lists::{DateTime, Found, Page, PageParams, read_page};
-use super::openapi::UnreadableQuery;
 use super::state::{AppState, ListOf, OneOf};
 
 /// Maximum number of merchants in a request.

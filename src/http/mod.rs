@@ -9,7 +9,6 @@ pub mod compliance;
 pub mod consent;
 pub mod customers;
 pub mod documents;
-pub mod lists;
 pub(crate) mod live;
 pub mod merchants;
 pub mod money;

@@ -1,9 +1,11 @@
 //! The routes, in the order of the interface.
 
+use axum::body::Bytes;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use payferry_httpkit::edge::Edge;
 use payferry_httpkit::error::Listener;
+use payferry_httpkit::openapi::{query_names, to_json};
 use payferry_httpkit::{ApiError, PREFIX, metrics};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -66,8 +68,8 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .routes(routes!(settings::show, settings::change))
         .split_for_parts();
     let document = openapi::complete(bare_document.merge_from(prefixed_document), app.config.public_url.as_str());
-    let query_names = openapi::query_names(&document);
-    let json = openapi::to_json(&document);
+    let query_names = query_names(&document);
+    let json = Bytes::from(to_json(&document));
     let limits = &app.config.limits;
     let edge = Edge::new(Listener::Public, app.door.clone(), limits.request_timeout, limits.edge);
     let router = Router::new()

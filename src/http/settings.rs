@@ -11,6 +11,7 @@ use payferry_domain::Chain;
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_evm::ChainSpec;
 use payferry_httpkit::extract::RequestBody as _;
+use payferry_httpkit::lists::DateTime;
 use payferry_httpkit::{Answer, ApiError, Caller, Fault, Full, Problem, Read, Submission, request};
 use payferry_journal::audit::Actor;
 use payferry_journal::psps::wallets::Wallets;
@@ -21,7 +22,6 @@ use payferry_operator::tenant_failure;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::lists::DateTime;
 use super::state::{AppShared, AppState};
 
 record! {

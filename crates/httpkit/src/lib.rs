@@ -12,10 +12,13 @@ pub mod error;
 pub mod extract;
 pub mod idempotency;
 pub mod limits;
+pub mod lists;
 pub mod live;
 pub mod metrics;
+pub mod openapi;
 pub mod pages;
 pub mod progress;
+mod record;
 mod serve;
 
 pub use address::{ClientAddress, TrustedProxies};

@@ -8,6 +8,7 @@ pub mod link;
 use axum::extract::State;
 use axum::response::Response;
 use payferry_domain::customer::Rejection;
+use payferry_httpkit::lists::DateTime;
 use payferry_httpkit::{Answer, ApiError, Customers, Path, Problem};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use serde::Serialize;
@@ -16,7 +17,6 @@ use utoipa::ToSchema;
 
 use super::customers;
 use super::state::ChangeOf;
-use crate::http::lists::DateTime;
 
 pub use link::LINK_SECS;
 

@@ -5,6 +5,8 @@ use payferry_accounts::contains;
 use payferry_domain::customer::KycStatus;
 use payferry_entities::customers::{Column, Entity};
 use payferry_httpkit::extract::parameters::word;
+use payferry_httpkit::lists::{DateTime, Found, Page, PageParams, read_page};
+use payferry_httpkit::openapi::UnreadableQuery;
 use payferry_httpkit::{Answer, ApiError, Path, Read, Rule, query, rule};
 use payferry_journal::JournalWrite;
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
@@ -15,8 +17,6 @@ use utoipa::ToSchema;
 
 use super::create::not_written;
 use super::{CustomerRecord, own};
-use crate::http::lists::{DateTime, Found, Page, PageParams, read_page};
-use crate::http::openapi::UnreadableQuery;
 use crate::http::state::{ListOf, OneOf};
 
 /// A customer in lists: the columns without the encrypted ones.

@@ -5,6 +5,7 @@ use payferry_domain::Timestamp;
 use payferry_domain::customer::{DocumentKind, KycStatus};
 use payferry_entities::{customer_documents, customers, payment_details};
 use payferry_httpkit::ApiError;
+use payferry_httpkit::lists::DateTime;
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -12,7 +13,6 @@ use utoipa::ToSchema;
 use super::details::{PaymentDetails, StoredPaymentDetails};
 use super::particulars::{BusinessParticulars, Particulars};
 use super::values::PostalAddress;
-use crate::http::lists::DateTime;
 use crate::http::state::AppShared;
 
 record! {

@@ -5,6 +5,8 @@ use payferry_domain::{Address, Amount, Timestamp, Token};
 use payferry_entities::Database;
 use payferry_entities::ledger_postings::{Column, Entity, Model};
 use payferry_evm::wallet::checksummed;
+use payferry_httpkit::lists::{DateTime, Page, PageParams};
+use payferry_httpkit::openapi::UnreadableQuery;
 use payferry_httpkit::{Answer, ApiError, Fault, Rule, query, rule};
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
@@ -13,8 +15,6 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{KnownFormat, SchemaFormat};
 
 use super::span::Span;
-use crate::http::lists::{DateTime, Page, PageParams};
-use crate::http::openapi::UnreadableQuery;
 use crate::http::state::ListOf;
 use crate::statements::Tokens;
 

@@ -13,6 +13,7 @@ use payferry_entities::{audit_log, payment_details};
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::extract::Field as _;
 use payferry_httpkit::extract::field::required;
+use payferry_httpkit::lists::{DateTime, Found, NewestKey, Page, PageParams, read_page};
 use payferry_httpkit::{Answer, ApiError, Money, Path, Problem, QueryFields, Read, Submission, query, request, rule};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_journal::outbound::outbound_of;
@@ -24,7 +25,6 @@ use serde_json::{Map, Value, json};
 use tracing::Instrument;
 use utoipa::ToSchema;
 
-use crate::http::lists::{DateTime, Found, NewestKey, Page, PageParams, read_page};
 use crate::http::payments::initiate::{OwnFields, check_customer};
 use crate::http::state::{AppShared, AppState, ListOf, OneOf};
 

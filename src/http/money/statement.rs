@@ -8,13 +8,13 @@ use axum::response::{IntoResponse, Response};
 use payferry_domain::{Chain, Timestamp, Token};
 use payferry_httpkit::extract::field::required;
 use payferry_httpkit::extract::parameters::word;
+use payferry_httpkit::lists::DateTime;
 use payferry_httpkit::live::{StreamOwner, StreamPermit};
+use payferry_httpkit::openapi::UnreadableQuery;
 use payferry_httpkit::{ApiError, Caller, Fault, QueryFields, Read, Rule, query, rule};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http::lists::DateTime;
-use crate::http::openapi::UnreadableQuery;
 use crate::http::state::AppState;
 use crate::statements::{Format, Period, Statement, StatementAccount, StatementEntry, Tokens, Wanted};
 

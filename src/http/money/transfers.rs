@@ -13,6 +13,7 @@ use payferry_entities::payments::{Column, Entity, Model};
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::extract::Field as _;
 use payferry_httpkit::extract::field::required;
+use payferry_httpkit::lists::{Found, Page, PageParams, read_page};
 use payferry_httpkit::{Answer, ApiError, Money, Path, Problem, Read, Submission, query, request, rule};
 use payferry_journal::payments::payment_of;
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
@@ -20,7 +21,6 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::outbound::{audit_entry, check_suitable, wallet_of};
-use crate::http::lists::{Found, Page, PageParams, read_page};
 use crate::http::payments::initiate::{self, TermsFields};
 use crate::http::payments::{self, PaymentRecord};
 use crate::http::state::{AppShared, AppState, ListOf, OneOf};

@@ -10,7 +10,9 @@ use payferry_domain::payment::{Label, Payment, Status};
 use payferry_domain::{Address, Chain, CustomerId, Hash32, MerchantId, PaymentId, PspId, Timestamp, Token};
 use payferry_entities::payments::{Column, Entity, Model};
 use payferry_entities::{chain_tx_attempts, chain_txs, operations, transfers};
+use payferry_httpkit::lists::{NewestKey, Page, PageParams, older};
 use payferry_httpkit::live::{STREAMS_PER_PSP, StreamOwner};
+use payferry_httpkit::openapi::UnreadableQuery;
 use payferry_httpkit::{Answer, ApiError, Path, Read, query, rule};
 use payferry_journal::payments::payment_of;
 use sea_orm::sea_query::{BinOper, Expr, ExprTrait, Query, SelectStatement, SimpleExpr, UnionType};
@@ -20,9 +22,7 @@ use utoipa::openapi::{self, ContentBuilder, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
 
 use super::{PaymentRecord, own, own_row};
-use crate::http::lists::{NewestKey, Page, PageParams, older};
 use crate::http::live;
-use crate::http::openapi::UnreadableQuery;
 use crate::http::state::{AppShared, ListOf, OneOf};
 
 /// Order of the list.

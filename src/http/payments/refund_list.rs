@@ -10,6 +10,7 @@ use payferry_domain::{PaymentId, PspId, RefundId, Timestamp, TransferId};
 use payferry_entities::payments;
 use payferry_entities::refunds::{Column, Entity, Model};
 use payferry_httpkit::extract::parameters::word;
+use payferry_httpkit::lists::{Found, Page, PageParams, read_page};
 use payferry_httpkit::{Answer, ApiError, Path, Problem, Read, Rule, query, read, rule};
 use payferry_journal::payments::{self as journal, payment_of};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Select};
@@ -17,7 +18,6 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::refunds::RefundRecord;
-use crate::http::lists::{Found, Page, PageParams, read_page};
 use crate::http::state::{ListOf, OneOf};
 
 /// Order of the list.

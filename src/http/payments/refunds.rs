@@ -12,6 +12,7 @@ use payferry_domain::{Address, Amount, Asset, Chain, RefundId, Token};
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::extract::field::optional;
 use payferry_httpkit::extract::{Field as _, RequestBody};
+use payferry_httpkit::lists::{DateTime, Page, PageParams};
 use payferry_httpkit::{
     Answer, ApiError, Away, Fault, Fields, Money, Path, Problem, QueryFields, Read, Submission, read, request, rule,
 };
@@ -22,7 +23,6 @@ use utoipa::ToSchema;
 use super::change::Change;
 use super::initiate::OwnFields;
 use super::own;
-use crate::http::lists::{DateTime, Page, PageParams};
 use crate::http::state::{AppShared, ChangeOf, OneOf};
 
 record! {

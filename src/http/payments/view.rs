@@ -6,11 +6,11 @@ use payferry_domain::payment::{
 };
 use payferry_domain::{Address, Amount, Finality, Token};
 use payferry_evm::wallet::checksummed;
+use payferry_httpkit::lists::DateTime;
 use serde_json::{Map, Value};
 
 use super::Addresses;
 use super::refunds::RefundRecord;
-use crate::http::lists::DateTime;
 use crate::http::state::AppShared;
 
 record! {

@@ -10,6 +10,8 @@ use payferry_domain::{DeliveryId, EndpointId, PspId, Timestamp};
 use payferry_entities::delivery_attempts;
 use payferry_httpkit::extract::RequestBody as _;
 use payferry_httpkit::extract::field::{optional, required};
+use payferry_httpkit::lists::{DateTime, Page, PageParams};
+use payferry_httpkit::openapi::UnreadableQuery;
 use payferry_httpkit::{
     Answer, ApiError, Fault, Path, Problem, QueryFields, Read, Submission, Webhooks, read, request, rule,
 };
@@ -20,8 +22,6 @@ use utoipa::ToSchema;
 
 use super::catalogue::Event;
 use super::endpoint::Patterns;
-use crate::http::lists::{DateTime, Page, PageParams};
-use crate::http::openapi::UnreadableQuery;
 use crate::http::payments;
 use crate::http::state::{AppShared, AppState, ChangeOf, ListOf, OneOf};
 

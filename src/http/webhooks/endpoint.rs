@@ -8,6 +8,7 @@ use payferry_domain::{EndpointId, KeyId, PspId, Timestamp};
 use payferry_entities::{Transaction, webhook_endpoints};
 use payferry_httpkit::extract::field::required;
 use payferry_httpkit::extract::{Field, RequestBody as _};
+use payferry_httpkit::lists::DateTime;
 use payferry_httpkit::{
     Answer, ApiError, Caller, Fault, Fields, Problem, Read, Rule, Submission, Webhooks, read, request, rule,
 };
@@ -21,7 +22,6 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::{ArrayBuilder, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema, SchemaFormat};
 
-use crate::http::lists::DateTime;
 use crate::http::state::AppState;
 
 /// Maximum patterns of one filter; there are two dozen events.

@@ -8,6 +8,8 @@ use payferry_domain::{EndpointId, Timestamp};
 use payferry_entities::webhook_endpoints::{self, Column};
 use payferry_httpkit::extract::field::{optional, required};
 use payferry_httpkit::extract::{Field as _, RequestBody as _};
+use payferry_httpkit::lists::{DateTime, Found, Page, PageParams, read_page};
+use payferry_httpkit::openapi::UnreadableQuery;
 use payferry_httpkit::{Answer, ApiError, Path, Problem, Read, Submission, Webhooks, request, rule};
 use payferry_webhook::endpoints::{self, Change, ENDPOINTS_MAX};
 use serde::Serialize;
@@ -18,8 +20,6 @@ use super::endpoint::{
     Patterns, RotateAnswer, TestAnswer, WEBHOOK_URL, checked_url, detail, note, patterns_shown, rotate_secret,
     send_test,
 };
-use crate::http::lists::{DateTime, Found, Page, PageParams, read_page};
-use crate::http::openapi::UnreadableQuery;
 use crate::http::state::{AppState, ChangeOf, ListOf, OneOf};
 
 record! {

@@ -13,7 +13,9 @@ use payferry_domain::{CustomerId, EventId, PaymentId, PayoutId, PspId, Timestamp
 use payferry_entities::event_floors;
 use payferry_entities::events::{self, Column, Entity, Model};
 use payferry_httpkit::extract::parameters::number;
+use payferry_httpkit::lists::{DateTime, Page, PageParams};
 use payferry_httpkit::live::StreamOwner;
+use payferry_httpkit::openapi::UnreadableQuery;
 use payferry_httpkit::{Answer, ApiError, Path, Problem, Read, Rule, query, read, rule};
 use sea_orm::sea_query::Query;
 use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
@@ -23,8 +25,6 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::catalogue::Event;
-use crate::http::lists::{DateTime, Page, PageParams};
-use crate::http::openapi::UnreadableQuery;
 use crate::http::state::{AppShared, ListOf, OneOf};
 
 /// Maximum wait of a request, seconds.

@@ -3,6 +3,7 @@
 
 use std::marker::PhantomData;
 
+use payferry_domain::named::Named;
 use serde_json::Value;
 use utoipa::openapi::schema::{
     AdditionalProperties, ArrayBuilder, Object, ObjectBuilder, OneOfBuilder, SchemaType, Type,
@@ -10,7 +11,7 @@ use utoipa::openapi::schema::{
 use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::rule::one_of;
+use super::rule::{self, one_of};
 use super::{Fault, Fields, Rule, read};
 
 /// An object of a request, declared with [`request!`](crate::request).
@@ -353,6 +354,33 @@ impl<T: RequestBody + ToSchema, const MAX: usize> Field for OptionalList<T, MAX>
 
     fn components(&self, schemas: &mut Components) {
         component::<T>(schemas);
+    }
+}
+
+/// A required list of names of an enum, not empty.
+pub struct Names<T>(PhantomData<T>);
+
+/// A required list of names of an enum, not empty.
+pub fn names<T: Named>() -> Names<T> {
+    Names(PhantomData)
+}
+
+impl<T: Named> Field for Names<T> {
+    type Value = Vec<T>;
+    const IS_REQUIRED: bool = true;
+
+    fn read(&self, name: &str, fields: &Fields<'_>) -> Option<Vec<T>> {
+        fields.required(name, |value| {
+            let list = value.as_array().ok_or_else(|| Fault::new("wrong_type", "must be a list of strings"))?;
+            if list.is_empty() {
+                return Err(Fault::new("empty", "must not be empty"));
+            }
+            list.iter().map(read::name).collect()
+        })
+    }
+
+    fn schema(&self) -> RefOr<Schema> {
+        ArrayBuilder::new().items((rule::name::<T>().schema)()).min_items(Some(1)).build().into()
     }
 }
 

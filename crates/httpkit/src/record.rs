@@ -2,6 +2,7 @@
 
 /// Defines a record together with the function that fills it from its sources. What several fields need is in the
 /// function's braces.
+#[macro_export]
 macro_rules! record {
     (@result) => { Self };
     (@result $error:ty) => { Result<Self, $error> };
@@ -24,9 +25,9 @@ macro_rules! record {
 
         impl $record {
             $(#[$doc])*
-            $of_vis fn $of($($source: $source_type),*) -> record!(@result $($error)?) {
+            $of_vis fn $of($($source: $source_type),*) -> $crate::record!(@result $($error)?) {
                 $($shared)*
-                record!(@filled Self { $($field: $value,)* } $(, $error)?)
+                $crate::record!(@filled Self { $($field: $value,)* } $(, $error)?)
             }
         }
     };

@@ -8,7 +8,6 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use payferry_domain::Timestamp;
 use payferry_entities::Database;
-use payferry_httpkit::{ApiError, Fault, QueryFields};
 use sea_orm::sea_query::{Expr, ExprTrait as _, SimpleExpr};
 use sea_orm::{
     DeriveValueType, EntityTrait, PaginatorTrait, PartialModelTrait, QueryFilter, QueryOrder, QuerySelect, Select,
@@ -16,6 +15,8 @@ use sea_orm::{
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 use utoipa::IntoParams;
+
+use crate::{ApiError, Fault, PageQuery, QueryFields, Rule, rule};
 
 /// Version of the content of cursors.
 const CURSOR_VERSION: u8 = 1;
@@ -36,14 +37,22 @@ pub struct PageParams {
     pub cursor: Option<String>,
 }
 
+/// Describes a cursor in a query; [`Page`] reads it.
+pub const CURSOR: Rule<String> = Rule {
+    read: |value| Ok(value.as_str().unwrap_or_default().to_owned()),
+    schema: || rule::string().max_length(Some(255)).pattern(Some("^[A-Za-z0-9_-]*$")),
+};
+
 /// Key of a row in a list that begins with the newest row: when it was created, and its id.
-pub(super) type NewestKey = (i64, String);
+pub type NewestKey = (i64, String);
 
 /// The requested page of a list whose rows have keys of type `K`.
-pub(super) struct Page<K> {
+pub struct Page<K> {
     /// Name of the list. A cursor of another list is refused.
     list: &'static str,
+    /// Maximum number of rows.
     pub limit: u64,
+    /// Rows to skip.
     pub offset: u64,
     /// Key of the row after which the page begins.
     pub after: Option<K>,
@@ -55,20 +64,37 @@ impl<K: Serialize + DeserializeOwned> Page<K> {
         Self::read_after(list, query, false)
     }
 
+    /// A page of `limit` rows at an offset.
+    pub const fn at(list: &'static str, limit: u64, offset: u64) -> Self {
+        Self { list, limit, offset, after: None }
+    }
+
     /// Like [`Self::read`], for a list that also has the parameter `after`. `has_after`: the request has it.
     pub fn read_after(list: &'static str, mut query: QueryFields, has_after: bool) -> Result<Self, ApiError> {
-        let page = query.page();
+        let PageQuery { limit, offset } = query.page();
+        let after = Self::after(list, &mut query, has_after);
+        if offset > 0 && has_after {
+            query.fault("offset", Fault::new("not_with_after", "cannot be combined with `after`"));
+        } else if offset > 0 && after.is_some() {
+            query.fault("offset", Fault::new("not_with_cursor", "cannot be combined with `cursor`"));
+        }
+        query.finish()?;
+        Ok(Self { list, limit, offset, after })
+    }
+
+    /// Like [`Self::read_after`], for a list without `offset` whose limit was read before.
+    pub fn of_limit(list: &'static str, mut query: QueryFields, limit: u64, has_after: bool) -> Result<Self, ApiError> {
+        let after = Self::after(list, &mut query, has_after);
+        query.finish()?;
+        Ok(Self { list, limit, offset: 0, after })
+    }
+
+    fn after(list: &str, query: &mut QueryFields, has_after: bool) -> Option<K> {
         let after = query.optional("cursor", |text| opened(list, text));
         if after.is_some() && has_after {
             query.fault("cursor", Fault::new("not_with_after", "cannot be combined with `after`"));
         }
-        if page.offset > 0 && has_after {
-            query.fault("offset", Fault::new("not_with_after", "cannot be combined with `after`"));
-        } else if page.offset > 0 && after.is_some() {
-            query.fault("offset", Fault::new("not_with_cursor", "cannot be combined with `cursor`"));
-        }
-        query.finish()?;
-        Ok(Self { list, limit: page.limit, offset: page.offset, after })
+        after
     }
 
     /// Number of rows to read: one more than the page has, which shows if there is a next page.
@@ -76,16 +102,29 @@ impl<K: Serialize + DeserializeOwned> Page<K> {
         self.limit + 1
     }
 
+    /// As [`Self::rows_max`], for a list in memory.
+    pub fn lines_max(&self) -> usize {
+        self.rows_max().try_into().unwrap_or(usize::MAX)
+    }
+
     /// Removes the row that belongs to the next page. Returns that page's cursor; `None` on the last page.
     pub fn next_cursor<T>(&self, rows: &mut Vec<T>, key: impl FnOnce(&T) -> K) -> Result<Option<String>, ApiError> {
+        let last = if self.cut(rows) { rows.last() } else { None };
+        last.map(|last| self.cursor(&key(last))).transpose()
+    }
+
+    /// Removes the row that belongs to the next page. Returns true if there is one.
+    pub fn cut<T>(&self, rows: &mut Vec<T>) -> bool {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
-        if rows.len() <= limit {
-            return Ok(None);
-        }
+        let has_next = rows.len() > limit;
         rows.truncate(limit);
-        let Some(last) = rows.last() else { return Ok(None) };
-        let content = serde_json::to_vec(&(CURSOR_VERSION, self.list, key(last)))?;
-        Ok(Some(BASE64_URL_SAFE_NO_PAD.encode(content)))
+        has_next
+    }
+
+    /// The cursor of the page after the row with this key.
+    pub fn cursor(&self, key: &K) -> Result<String, ApiError> {
+        let content = serde_json::to_vec(&(CURSOR_VERSION, self.list, key))?;
+        Ok(BASE64_URL_SAFE_NO_PAD.encode(content))
     }
 }
 
@@ -102,22 +141,24 @@ fn opened<K: DeserializeOwned>(list: &str, cursor: &str) -> Result<K, Fault> {
 }
 
 /// Condition for the rows after this key, in the descending order of two columns.
-pub(super) fn older<E: EntityTrait>([first, then]: [E::Column; 2], (at, id): NewestKey) -> SimpleExpr {
+pub fn older<E: EntityTrait>([first, then]: [E::Column; 2], (at, id): NewestKey) -> SimpleExpr {
     let columns = Expr::tuple([Expr::col(first), Expr::col(then)]);
     columns.lt(Expr::tuple([Expr::value(at), Expr::value(id)]))
 }
 
 /// A page that was read.
-pub(super) struct Found<M> {
+pub struct Found<M> {
     /// Number of all rows.
     pub total: u64,
+    /// The rows of the page.
     pub rows: Vec<M>,
+    /// Cursor of the next page; `None` on the last page.
     pub next_cursor: Option<String>,
 }
 
 /// Reads a page of rows, newest first by two columns, whose values `key` returns. A list that fits into its first page is
 /// not counted.
-pub(super) async fn read_page<E: EntityTrait, M: PartialModelTrait + Send + Sync>(
+pub async fn read_page<E: EntityTrait, M: PartialModelTrait + Send + Sync>(
     database: &Database,
     wanted: Select<E>,
     order: [E::Column; 2],
