@@ -101,7 +101,7 @@ pub(super) async fn run(command: Command, config: Config) -> anyhow::Result<Exit
 async fn list(database: &Database, psp: Option<PspId>) -> anyhow::Result<()> {
     let moment = |at: Option<Timestamp>| at.map_or_else(|| "never".to_owned(), |at| at.to_string());
     for offset in (0..).step_by(PAGE) {
-        let slice = Slice { limit: PAGE as u64, offset };
+        let slice = Slice { limit: PAGE as u64, offset, after: None };
         let (total, keys) = tenants::list_keys(database, psp, KeyOrder::OldestFirst, slice).await?;
         for key in keys {
             println!(

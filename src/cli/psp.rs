@@ -227,7 +227,7 @@ async fn set_wallet(
 
 async fn list(database: &Database) -> anyhow::Result<()> {
     for offset in (0..).step_by(PAGE) {
-        let slice = Slice { limit: PAGE as u64, offset };
+        let slice = Slice { limit: PAGE as u64, offset, after: None };
         let (total, psps) = tenants::list_psps(database, slice).await?;
         for psp in psps {
             println!("{}  {}  {}", psp.id, psp.name, settings(&psp)?);

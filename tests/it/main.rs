@@ -16,6 +16,7 @@ mod edge;
 mod faults;
 mod http;
 mod kill;
+mod openapi;
 mod operator;
 mod prelude;
 mod process;

@@ -8,22 +8,25 @@ use std::ops::Bound;
 
 use payferry_domain::Timestamp;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{ActorKind, ActorSubject};
 
 /// Reason for a quarantine, which lasts until an operator releases the actor.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Quarantine {
     /// Start, by the wall clock.
+    #[schema(value_type = i64)]
     pub since: Timestamp,
     /// The last failure.
     pub reason: String,
 }
 
 /// A quarantined subject.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct QuarantinedSubject {
     /// Id of the payment, payout or withdrawal.
+    #[schema(value_type = String)]
     pub id: ActorSubject,
     /// Start and reason.
     #[serde(flatten)]

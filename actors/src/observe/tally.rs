@@ -15,6 +15,7 @@ use payferry_entities::{Transaction, query_all};
 use payferry_journal::{CommitObserver, PaymentMove, PaymentState, Quiet};
 use sea_orm::DbErr;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::metrics;
 
@@ -28,11 +29,13 @@ const CHAINS: usize = Chain::ALL.len();
 const STATUSES: usize = Status::ALL.len();
 
 /// Number of payments with one status on one chain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Tallied {
     /// Status.
+    #[schema(value_type = String)]
     pub status: Status,
     /// Chain.
+    #[schema(value_type = String)]
     pub chain: Chain,
     /// Number of payments.
     pub count: u64,

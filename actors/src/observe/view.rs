@@ -5,47 +5,56 @@ use payferry_domain::payment::Status;
 use payferry_domain::{Chain, PaymentId, Timestamp};
 use payferry_runtime::observe::{ActorKind, ActorRegistry, NodeState, NodeView, ROOT_NAME};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// View of the tree without payments, payouts and withdrawals, which are only counted.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct TreeView {
     /// The root and all nodes below it.
     pub root: NodeView,
 }
 
 /// Summary of a payment with a live actor.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct PaymentLine {
     /// Id of the payment.
+    #[schema(value_type = String)]
     pub id: PaymentId,
     /// Status of the payment.
+    #[schema(value_type = String)]
     pub status: Status,
     /// Chain of the payment.
+    #[schema(value_type = String)]
     pub chain: Chain,
     /// Number of transitions.
     pub version: u32,
     /// Messages waiting for the actor.
     pub mailbox: usize,
     /// Wall-clock time of the actor's start.
+    #[schema(value_type = i64)]
     pub since: Timestamp,
 }
 
 /// Summary of a payout or withdrawal with a live actor.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct OutboundLine {
     /// Id of the payout or withdrawal.
+    #[schema(value_type = String)]
     pub id: OutboundId,
     /// Status.
+    #[schema(value_type = String)]
     pub status: OutboundStatus,
     /// True if its address waits for a decision.
     pub in_review: bool,
     /// Chain.
+    #[schema(value_type = String)]
     pub chain: Chain,
     /// Number of transitions.
     pub version: u32,
     /// Messages waiting for the actor.
     pub mailbox: usize,
     /// Wall-clock time of the actor's start.
+    #[schema(value_type = i64)]
     pub since: Timestamp,
 }
 

@@ -13,6 +13,7 @@ use payferry_domain::{PaymentId, Timestamp};
 use payferry_runtime::observe::{ActorFailure, ActorFigures, ActorKind, Mailbox, NodeState};
 use ractor::RpcReplyPort;
 use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
 
 use super::System;
 use crate::aggregate::{ActorMemory, Aggregate, Aggregates, Message};
@@ -24,7 +25,7 @@ pub const OBSERVE_TIMEOUT: Duration = Duration::from_secs(1);
 const QUIET_POLL: Duration = Duration::from_millis(10);
 
 /// Counts of the tree.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct SystemView {
     /// True if every shard is running and has read its live payments.
     pub ready: bool,
@@ -35,6 +36,7 @@ pub struct SystemView {
     /// Number of live actors of payouts and withdrawals.
     pub sendings_live: usize,
     /// Restarts by kind of actor.
+    #[schema(value_type = BTreeMap<String, u64>)]
     pub restarts: BTreeMap<ActorKind, u64>,
     /// Number of quarantined payments.
     pub payments_quarantined: usize,

@@ -46,7 +46,7 @@ const OUTAGE_ACCESS: Duration = Duration::from_hours(1);
 /// Credentials whose last check is remembered.
 const CHECKED_MAX: u64 = 1_000;
 /// Cookie of the session.
-const COOKIE_NAME: &str = "payferry_operator";
+pub(crate) const COOKIE_NAME: &str = "payferry_operator";
 /// Target of a login without another target.
 const HOME: &str = "/ops";
 

@@ -16,15 +16,20 @@ use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use payferry_accounts::Moment;
 use payferry_actors::System;
+use payferry_actors::observe::Tallied;
 use payferry_domain::Timestamp;
 use payferry_httpkit::live::UNBUFFERED;
 use payferry_httpkit::{ApiError, Away};
+use serde::Serialize;
 use serde_json::json;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::MissedTickBehavior;
+use utoipa::ToSchema;
 
-use crate::actors::journal;
+use crate::actors::journal::{self, JournalLine};
 use crate::admit::Identity;
+use crate::chains::ChainHealth;
+use crate::webhooks::WebhookBacklog;
 use crate::{Operator, chains, overview, webhooks};
 
 /// Maximum number of listeners.
@@ -73,7 +78,29 @@ impl EventTicker {
     }
 }
 
-/// Starts a stream. `Last-Event-ID` names the last incident that the client received. The stream ends with the session.
+/// One event of the stream. Comments keep the connection open.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "it describes the events that `listen` writes")]
+pub struct OperatorEvent {
+    /// hello, incident or tick.
+    event: String,
+    /// The entry of the supervision log, or the state of the service, as JSON.
+    data: String,
+    /// The start of the service and the number of the incident.
+    id: Option<String>,
+    /// Milliseconds after which a client may reconnect.
+    retry: Option<u32>,
+}
+
+/// Follow the service
+///
+/// Server-sent events: `hello` first, `incident` for each entry of the supervision log, and `tick` with the state of the
+/// service once a second. `Last-Event-ID` names the last incident that the client received. At most 64 streams are open
+/// at once. A stream ends with the session.
+#[utoipa::path(
+    get, path = "/ops/events", tag = "Service", operation_id = "followService",
+    responses((status = 200, description = "The stream.", body = OperatorEvent, content_type = "text/event-stream")),
+)]
 pub(super) async fn listen(
     operator: Operator,
     Extension(identity): Extension<Identity>,
@@ -161,21 +188,35 @@ async fn tick(system: &System) -> serde_json::Result<String> {
     if let Some(payments) = &mut payments {
         payments.retain(|line| line.count > 0);
     }
-    serde_json::to_string(&record! {
-        // Wall clock time.
+    serde_json::to_string(&Tick {
         at: Moment(system.clock().real_now()),
-        // True if every shard has read its live payments.
         ready: view.ready,
         payments_live: view.payments_live,
-        // Restarts of all actors since the start.
         restarts: view.restarts.values().sum::<u64>(),
-        // Quarantined payments, payouts and withdrawals.
         quarantined: view.payments_quarantined + view.sendings_quarantined,
-        // By status and chain. Null until the count after the start is complete.
-        payments: payments,
+        payments,
         chains: chains::health(system),
-        // Undelivered events. Null if the database does not answer at once.
         webhooks: backlog.ok().and_then(Result::ok),
         journal: journal::line(system),
     })
+}
+
+/// State of the service.
+#[derive(Serialize)]
+struct Tick {
+    /// Wall clock time.
+    at: Moment,
+    /// True if every shard has read its live payments.
+    ready: bool,
+    payments_live: usize,
+    /// Restarts of all actors since the start.
+    restarts: u64,
+    /// Quarantined payments, payouts and withdrawals.
+    quarantined: usize,
+    /// By status and chain. Null until the count after the start is complete.
+    payments: Option<Vec<Tallied>>,
+    chains: Vec<ChainHealth>,
+    /// Undelivered events. Null if the database does not answer at once.
+    webhooks: Option<WebhookBacklog>,
+    journal: JournalLine,
 }

@@ -5,14 +5,14 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use payferry_actors::System;
 use serde::Serialize;
-use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use crate::Operator;
 use crate::chains::{self, ChainHealth, ChainState};
 use crate::query::answers;
 
 /// Readiness for payments, with every component that it depends on.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Readiness {
     /// All components below are ok.
     pub ready: bool,
@@ -21,7 +21,7 @@ pub struct Readiness {
     pub chains: ChainsReadiness,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct DatabaseReadiness {
     /// Reads and writes work.
     pub ok: bool,
@@ -31,13 +31,13 @@ pub struct DatabaseReadiness {
     pub writes: bool,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct PaymentsReadiness {
     /// Every shard runs and has read its live payments.
     pub ok: bool,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct ChainsReadiness {
     /// At least one chain is usable: `best` selects it, and requests that name another chain are refused until it
     /// recovers.
@@ -48,12 +48,30 @@ pub struct ChainsReadiness {
     pub each: Vec<ChainHealth>,
 }
 
-/// Liveness: the process runs.
-pub(super) async fn healthz() -> Json<Value> {
-    Json(json!({"status": "ok"}))
+/// Liveness of the process.
+#[derive(Serialize, ToSchema)]
+pub struct Liveness {
+    /// Always `ok`.
+    status: &'static str,
 }
 
-/// Readiness: the service can take payments, or the reasons why it cannot.
+/// Check that the process runs
+#[utoipa::path(
+    get, path = "/healthz", tag = "Service", operation_id = "getHealth", security(()),
+    responses((status = 200, description = "The process runs.", body = Liveness)),
+)]
+pub(super) async fn healthz() -> Json<Liveness> {
+    Json(Liveness { status: "ok" })
+}
+
+/// Check that the service can take payments
+#[utoipa::path(
+    get, path = "/readyz", tag = "Service", operation_id = "getReadiness", security(()),
+    responses(
+        (status = 200, description = "The service is ready.", body = Readiness),
+        (status = 503, description = "It is not ready, and why.", body = Readiness),
+    ),
+)]
 pub(super) async fn readyz(operator: Operator) -> (StatusCode, Json<Readiness>) {
     let readiness = readiness(&operator.system).await;
     let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -71,6 +89,11 @@ pub async fn readiness(system: &System) -> Readiness {
     Readiness { ready: database.ok && payments.ok && chains.ok, database, payments, chains }
 }
 
+/// Read the metrics
+#[utoipa::path(
+    get, path = "/metrics", tag = "Service", operation_id = "getMetrics", security(()),
+    responses((status = 200, description = "Metrics.", body = String, content_type = "text/plain")),
+)]
 pub(super) async fn metrics(operator: Operator) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], (operator.config.metrics)())
 }

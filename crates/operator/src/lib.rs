@@ -4,20 +4,8 @@
 //! its JSON routes (`mod.rs`) and its page (`page.rs`). Routes without a page are single files: `audit`, `events` and
 //! `health`. `page` holds the parts that all pages share. Deliberately absent: everything that PSPs and payers use.
 
-/// Object of a response, with its fields in this order.
-macro_rules! record {
-    ($($(#[$attribute:meta])* $name:ident: $value:expr),* $(,)?) => {{
-        #[allow(non_camel_case_types, clippy::too_many_arguments, reason = "the type of a field has the field's name")]
-        fn in_order<$($name: serde::Serialize),*>($($name: $name),*) -> impl serde::Serialize {
-            #[derive(serde::Serialize)]
-            struct Record<$($name),*> {
-                $($(#[$attribute])* $name: $name),*
-            }
-            Record { $($name),* }
-        }
-        in_order($($value),*)
-    }};
-}
+#[macro_use(record)]
+extern crate payferry_httpkit;
 
 mod actors;
 mod admit;
@@ -31,6 +19,7 @@ mod decisions;
 mod events;
 mod health;
 mod input;
+mod openapi;
 mod outbound;
 mod overview;
 mod page;
@@ -57,6 +46,7 @@ use payferry_accounts::keys::{KeyMode, RevokedKeys};
 use payferry_actors::System;
 use payferry_httpkit::edge::Edge;
 use payferry_httpkit::error::Listener;
+use payferry_httpkit::openapi::query_names;
 use payferry_httpkit::{AnyQuery, ApiError, EdgeLimits, QueryNames, REQUEST_TIMEOUT};
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -70,6 +60,7 @@ pub use attempts::{
 };
 pub use events::EVENT_LISTENERS_MAX;
 pub use input::tenant_failure;
+pub use openapi::document;
 pub use overview::UnsafeSetting;
 pub use routes::{Access, Route, RouteQuery, table};
 
@@ -153,21 +144,13 @@ impl FromRequestParts<Self> for Operator {
 pub fn router(operator: Operator) -> Router {
     let mut open = Router::new();
     let mut closed = Router::new();
-    let mut names = Vec::new();
-    for Route { access, method, path, query, serve } in table() {
-        let serve = match query {
-            RouteQuery::Any => serve.route_layer(Extension(AnyQuery)),
-            RouteQuery::Names(known) => {
-                let known = known.iter().map(|name| (*name).to_owned()).collect();
-                names.push(((method, path.to_owned()), known));
-                serve
-            }
-        };
+    for Route { access, path, query, serve, .. } in table() {
+        let serve = if query == RouteQuery::Any { serve.route_layer(Extension(AnyQuery)) } else { serve };
         match access {
-            Access::Open => open = open.route(path, serve),
+            Access::Open => open = open.route(&path, serve),
             Access::Role(role) => {
                 let allowed = middleware::from_fn_with_state(role, admit::require);
-                closed = closed.route(path, serve.route_layer(allowed));
+                closed = closed.route(&path, serve.route_layer(allowed));
             }
         }
     }
@@ -178,7 +161,7 @@ pub fn router(operator: Operator) -> Router {
         .fallback(async || ApiError::NoRoute("docs/src/operate/listener.md"))
         .layer(middleware::from_fn_with_state(operator.clone(), admit::admit))
         .merge(open)
-        .layer(Extension(QueryNames::of(names)))
+        .layer(Extension(query_names(&openapi::document())))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
     edge.surround(router).layer(middleware::from_fn(harden)).with_state(operator)
 }

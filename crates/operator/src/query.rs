@@ -11,6 +11,7 @@ use payferry_entities::Database;
 use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, RuntimeErr, Statement, Value};
 use serde::Serialize;
 use tokio::time::Instant;
+use utoipa::ToSchema;
 
 /// Time limit of the check that the database answers.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
@@ -58,7 +59,7 @@ pub(crate) async fn rows<M: FromQueryResult>(
 pub const COUNTED_MAX: u64 = 10_000;
 
 /// Count with a limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, derive_more::Display, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, derive_more::Display, Serialize, ToSchema)]
 #[display("{}{counted}", if self.more { "more than " } else { "" })]
 pub struct Count {
     /// Number of rows, at most [`COUNTED_MAX`] for a single count.

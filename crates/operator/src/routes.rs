@@ -2,13 +2,18 @@
 
 use axum::handler::Handler;
 use axum::http::Method;
-use axum::routing::{MethodRouter, get, on, patch, post};
+use axum::routing::{MethodRouter, get, post};
 use payferry_accounts::operators::OperatorRole;
+use payferry_httpkit::extract::Components;
+use payferry_httpkit::openapi::query_of;
 use tower_http::compression::CompressionLayer;
+use utoipa::openapi::path::PathItem;
+use utoipa_axum::router::UtoipaMethodRouter;
+use utoipa_axum::routes;
 
 use crate::{
-    Operator, actors, admit, approvals, attention, audit, chains, customers, decisions, events, health, outbound,
-    overview, pauses, payment, psps, webhooks,
+    Operator, actors, admit, approvals, attention, audit, chains, customers, decisions, events, health, openapi,
+    outbound, overview, pauses, payment, psps, webhooks,
 };
 
 /// Access rule of a route.
@@ -21,10 +26,10 @@ pub enum Access {
 }
 
 /// Query parameters of a route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RouteQuery {
-    /// These.
-    Names(&'static [&'static str]),
+    /// These, which its description declares.
+    Names(Vec<String>),
     /// Any: the route is a page, or open.
     Any,
 }
@@ -36,123 +41,114 @@ pub struct Route {
     /// Method.
     pub method: Method,
     /// Path.
-    pub path: &'static str,
+    pub path: String,
     /// Query parameters. A request with another one is refused.
     pub query: RouteQuery,
+    /// Its part of the OpenAPI document, with the schemas to which it refers; `None` for pages.
+    pub(super) described: Option<(PathItem, Components)>,
     pub(super) serve: MethodRouter<Operator>,
 }
 
 /// All routes. All except health, metrics and the login need an operator: a viewer to read, an operator for everyday work,
-/// an admin to change limits, wallets, keys and PSPs.
+/// an admin to change limits, wallets, keys and PSPs. The handlers of the JSON routes declare their paths, methods, query
+/// parameters, bodies and responses.
 pub fn table() -> Vec<Route> {
     vec![
-        open(Method::GET, "/healthz", health::healthz),
-        open(Method::GET, "/readyz", health::readyz),
-        compressed(open(Method::GET, "/metrics", health::metrics)),
-        open(Method::GET, "/ops/login", admit::form),
-        open(Method::POST, "/ops/login", admit::enter),
-        leave("/ops/logout", admit::leave),
-        read("/ops/actors", actors::tree),
-        read("/ops/actors/{actor_id}", actors::one),
-        write("/ops/actors/{actor_id}/release", actors::release),
-        read("/ops/shards/{shard}", actors::shard).with_query(&["after", "limit"]),
-        read("/ops/overview", overview::data),
-        read("/ops/stuck", attention::list).with_query(&["kind", "after", "limit"]),
-        read("/ops/events", events::listen),
-        read("/ops/audit", audit::list).with_query(&[
-            "subject",
-            "customer_id",
-            "psp_id",
-            "actor_kind",
-            "action",
-            "from",
-            "to",
-            "after",
-            "limit",
-        ]),
-        read("/ops/customers", customers::list).with_query(&[
-            "psp_id",
-            "kyc_status",
-            "status",
-            "search",
-            "limit",
-            "offset",
-        ]),
-        read("/ops/customers/{customer_id}", customers::get),
-        write("/ops/customers/{customer_id}/decide", customers::decide),
-        read("/ops/customers/{customer_id}/documents/{kind}", customers::documents::read),
-        read("/ops/pauses", pauses::list),
-        write("/ops/pauses", pauses::set),
-        write("/ops/pauses/{scope}/lift", pauses::lift),
-        read("/ops/payments/{payment_id}", decisions::get),
-        write("/ops/payments/{payment_id}/screen", decisions::decide),
-        write("/ops/payments/{payment_id}/screen_refund", decisions::decide),
-        write("/ops/payments/{payment_id}/approve_refund", decisions::decide),
-        write("/ops/payments/{payment_id}/refund_blocked", decisions::decide),
-        write("/ops/payments/{payment_id}/retry_settlement", decisions::decide),
-        write("/ops/payments/{payment_id}/take_in", decisions::decide),
-        read("/ops/approvals", approvals::list).with_query(&["status", "limit", "offset"]),
-        read("/ops/approvals/{approval_id}", approvals::get),
-        write("/ops/approvals/{approval_id}/approve", approvals::approve),
-        write("/ops/approvals/{approval_id}/reject", approvals::reject),
-        read("/ops/sendings", outbound::list).with_query(&["after", "limit"]),
-        read("/ops/sendings/{sending_id}", outbound::get),
-        write("/ops/sendings/{sending_id}/screen", outbound::screen),
-        read("/ops/psps", psps::list).with_query(&["limit", "offset"]),
-        administer("/ops/psps", psps::create),
-        read("/ops/psps/{psp_id}", psps::get),
-        administer_by_patch("/ops/psps/{psp_id}", psps::change),
-        read("/ops/psps/{psp_id}/withdrawal-wallets", psps::withdrawal::show),
-        administer("/ops/psps/{psp_id}/withdrawal-wallets", psps::withdrawal::change),
-        read("/ops/psps/{psp_id}/keys", psps::keys::list).with_query(&["limit", "offset"]),
-        administer("/ops/psps/{psp_id}/keys", psps::keys::create),
-        administer("/ops/psps/{psp_id}/keys/{key_id}/revoke", psps::keys::revoke),
+        open(routes!(health::healthz)),
+        open(routes!(health::readyz)),
+        compressed(open(routes!(health::metrics))),
+        page(Access::Open, "/ops/login", admit::form),
+        form(Access::Open, "/ops/login", admit::enter),
+        form(VIEWER, "/ops/logout", admit::leave),
+        json(VIEWER, routes!(openapi::read)),
+        json(VIEWER, routes!(actors::tree)),
+        json(VIEWER, routes!(actors::one)),
+        json(OPERATOR, routes!(actors::release)),
+        json(VIEWER, routes!(actors::shard)),
+        json(VIEWER, routes!(overview::data)),
+        json(VIEWER, routes!(attention::list)),
+        json(VIEWER, routes!(events::listen)),
+        json(VIEWER, routes!(audit::list)),
+        json(VIEWER, routes!(customers::list)),
+        json(VIEWER, routes!(customers::get)),
+        json(OPERATOR, routes!(customers::decide)),
+        json(VIEWER, routes!(customers::documents::read)),
+        json(VIEWER, routes!(pauses::list)),
+        json(OPERATOR, routes!(pauses::set)),
+        json(OPERATOR, routes!(pauses::lift)),
+        json(VIEWER, routes!(decisions::get)),
+        json(OPERATOR, routes!(decisions::screen)),
+        json(OPERATOR, routes!(decisions::screen_refund)),
+        json(OPERATOR, routes!(decisions::approve_refund)),
+        json(OPERATOR, routes!(decisions::refund_blocked)),
+        json(OPERATOR, routes!(decisions::retry_settlement)),
+        json(OPERATOR, routes!(decisions::apply_set_aside)),
+        json(VIEWER, routes!(approvals::list)),
+        json(VIEWER, routes!(approvals::get)),
+        json(OPERATOR, routes!(approvals::approve)),
+        json(OPERATOR, routes!(approvals::reject)),
+        json(VIEWER, routes!(outbound::list)),
+        json(VIEWER, routes!(outbound::get)),
+        json(OPERATOR, routes!(outbound::screen)),
+        json(VIEWER, routes!(psps::list)),
+        json(ADMIN, routes!(psps::create)),
+        json(VIEWER, routes!(psps::get)),
+        json(ADMIN, routes!(psps::change)),
+        json(VIEWER, routes!(psps::withdrawal::show)),
+        json(ADMIN, routes!(psps::withdrawal::change)),
+        json(VIEWER, routes!(psps::keys::list)),
+        json(ADMIN, routes!(psps::keys::create)),
+        json(ADMIN, routes!(psps::keys::revoke)),
         // Pages and their forms. Only routes that read may be live: the script fetches the page's own path again.
-        read("/ops", overview::page::show),
-        read("/ops/view/incidents", actors::panel::show_log),
-        read("/ops/view/stuck", attention::page::show),
-        read("/ops/view/actors/{kind}/{name}", actors::page::show),
-        read("/ops/view/shards/{shard}", actors::live::show_shard),
-        read("/ops/view/payments", payment::page::find),
-        read("/ops/view/payments/{payment_id}", payment::page::show),
-        write("/ops/view/payments/{payment_id}/release", payment::page::release),
-        read("/ops/view/payments/{payment_id}/decide", decisions::page::show),
-        write("/ops/view/payments/{payment_id}/screen", decisions::page::decide),
-        write("/ops/view/payments/{payment_id}/screen_refund", decisions::page::decide),
-        write("/ops/view/payments/{payment_id}/approve_refund", decisions::page::decide),
-        write("/ops/view/payments/{payment_id}/refund_blocked", decisions::page::decide),
-        write("/ops/view/payments/{payment_id}/retry_settlement", decisions::page::decide),
-        write("/ops/view/payments/{payment_id}/take_in", decisions::page::decide),
-        read("/ops/view/approvals", approvals::page::list),
-        read("/ops/view/approvals/{approval_id}", approvals::page::show),
-        write("/ops/view/approvals/{approval_id}/approve", approvals::page::approve),
-        write("/ops/view/approvals/{approval_id}/reject", approvals::page::reject),
-        read("/ops/view/sendings", outbound::page::list),
-        read("/ops/view/sendings/{sending_id}", outbound::page::show),
-        write("/ops/view/sendings/{sending_id}/screen", outbound::page::screen),
-        write("/ops/view/sendings/{sending_id}/release", outbound::page::release),
-        read("/ops/view/chains/{chain}", chains::page::show),
-        read("/ops/view/webhooks", webhooks::page::list),
-        read("/ops/view/webhooks/{psp_id}", webhooks::page::show),
-        read("/ops/view/customers", customers::page::list),
-        read("/ops/view/customers/{customer_id}", customers::page::show),
-        write("/ops/view/customers/{customer_id}/decide", customers::page::decide),
-        read("/ops/view/pauses", pauses::page::show),
-        write("/ops/view/pauses", pauses::page::set),
-        write("/ops/view/pauses/{scope}/lift", pauses::page::lift),
-        read("/ops/view/psps", psps::page::list),
-        administer("/ops/view/psps", psps::page::create),
-        read("/ops/view/psps/{psp_id}", psps::page::show),
-        administer("/ops/view/psps/{psp_id}", psps::page::change),
-        administer("/ops/view/psps/{psp_id}/withdrawal-wallets", psps::withdrawal::set_by_form),
-        administer("/ops/view/psps/{psp_id}/keys", psps::keys::create_by_form),
-        administer("/ops/view/psps/{psp_id}/keys/{key_id}/revoke", psps::keys::revoke_by_form),
+        page(VIEWER, "/ops", overview::page::show),
+        page(VIEWER, "/ops/view/incidents", actors::panel::show_log),
+        page(VIEWER, "/ops/view/stuck", attention::page::show),
+        page(VIEWER, "/ops/view/actors/{kind}/{name}", actors::page::show),
+        page(VIEWER, "/ops/view/shards/{shard}", actors::live::show_shard),
+        page(VIEWER, "/ops/view/payments", payment::page::find),
+        page(VIEWER, "/ops/view/payments/{payment_id}", payment::page::show),
+        form(OPERATOR, "/ops/view/payments/{payment_id}/release", payment::page::release),
+        page(VIEWER, "/ops/view/payments/{payment_id}/decide", decisions::page::show),
+        form(OPERATOR, "/ops/view/payments/{payment_id}/screen", decisions::page::decide),
+        form(OPERATOR, "/ops/view/payments/{payment_id}/screen_refund", decisions::page::decide),
+        form(OPERATOR, "/ops/view/payments/{payment_id}/approve_refund", decisions::page::decide),
+        form(OPERATOR, "/ops/view/payments/{payment_id}/refund_blocked", decisions::page::decide),
+        form(OPERATOR, "/ops/view/payments/{payment_id}/retry_settlement", decisions::page::decide),
+        form(OPERATOR, "/ops/view/payments/{payment_id}/take_in", decisions::page::decide),
+        page(VIEWER, "/ops/view/approvals", approvals::page::list),
+        page(VIEWER, "/ops/view/approvals/{approval_id}", approvals::page::show),
+        form(OPERATOR, "/ops/view/approvals/{approval_id}/approve", approvals::page::approve),
+        form(OPERATOR, "/ops/view/approvals/{approval_id}/reject", approvals::page::reject),
+        page(VIEWER, "/ops/view/sendings", outbound::page::list),
+        page(VIEWER, "/ops/view/sendings/{sending_id}", outbound::page::show),
+        form(OPERATOR, "/ops/view/sendings/{sending_id}/screen", outbound::page::screen),
+        form(OPERATOR, "/ops/view/sendings/{sending_id}/release", outbound::page::release),
+        page(VIEWER, "/ops/view/chains/{chain}", chains::page::show),
+        page(VIEWER, "/ops/view/webhooks", webhooks::page::list),
+        page(VIEWER, "/ops/view/webhooks/{psp_id}", webhooks::page::show),
+        page(VIEWER, "/ops/view/customers", customers::page::list),
+        page(VIEWER, "/ops/view/customers/{customer_id}", customers::page::show),
+        form(OPERATOR, "/ops/view/customers/{customer_id}/decide", customers::page::decide),
+        page(VIEWER, "/ops/view/pauses", pauses::page::show),
+        form(OPERATOR, "/ops/view/pauses", pauses::page::set),
+        form(OPERATOR, "/ops/view/pauses/{scope}/lift", pauses::page::lift),
+        page(VIEWER, "/ops/view/psps", psps::page::list),
+        form(ADMIN, "/ops/view/psps", psps::page::create),
+        page(VIEWER, "/ops/view/psps/{psp_id}", psps::page::show),
+        form(ADMIN, "/ops/view/psps/{psp_id}", psps::page::change),
+        form(ADMIN, "/ops/view/psps/{psp_id}/withdrawal-wallets", psps::withdrawal::set_by_form),
+        form(ADMIN, "/ops/view/psps/{psp_id}/keys", psps::keys::create_by_form),
+        form(ADMIN, "/ops/view/psps/{psp_id}/keys/{key_id}/revoke", psps::keys::revoke_by_form),
     ]
 }
 
-fn open<H: Handler<T, Operator>, T: 'static>(method: Method, path: &'static str, handler: H) -> Route {
-    let filter = axum::routing::MethodFilter::try_from(method.clone()).expect("an ordinary method");
-    Route { access: Access::Open, method, path, query: RouteQuery::Any, serve: on(filter, handler) }
+const VIEWER: Access = Access::Role(OperatorRole::Viewer);
+const OPERATOR: Access = Access::Role(OperatorRole::Operator);
+const ADMIN: Access = Access::Role(OperatorRole::Admin);
+
+/// An open route, which accepts any query.
+fn open(handler: UtoipaMethodRouter<Operator>) -> Route {
+    Route { query: RouteQuery::Any, ..json(Access::Open, handler) }
 }
 
 /// The same route, with gzip for clients that accept it.
@@ -160,40 +156,24 @@ fn compressed(route: Route) -> Route {
     Route { serve: route.serve.layer(CompressionLayer::new()), ..route }
 }
 
-/// A route that reads.
-pub(super) fn read<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
-    needing(OperatorRole::Viewer, Method::GET, path, get(handler))
+/// A route for programs, as its handler declares it.
+fn json(access: Access, (schemas, paths, serve): UtoipaMethodRouter<Operator>) -> Route {
+    let (path, item) = paths.paths.into_iter().next().expect("a handler declares its path");
+    let operations = [(Method::GET, &item.get), (Method::POST, &item.post), (Method::PATCH, &item.patch)];
+    let declared = operations.into_iter().find_map(|(method, operation)| Some((method, operation.as_ref()?)));
+    let (method, operation) = declared.expect("a handler declares its method");
+    let query = RouteQuery::Names(query_of(operation).map(str::to_owned).collect());
+    Route { access, method, path, query, described: Some((item, schemas)), serve }
 }
 
-/// A route that every operator may use on its own session.
-fn leave<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
-    needing(OperatorRole::Viewer, Method::POST, path, post(handler))
+/// A page, which accepts any query.
+fn page<H: Handler<T, Operator>, T: 'static>(access: Access, path: &str, handler: H) -> Route {
+    let (path, serve) = (path.to_owned(), get(handler));
+    Route { access, method: Method::GET, path, query: RouteQuery::Any, described: None, serve }
 }
 
-/// A route of everyday work.
-pub(super) fn write<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
-    needing(OperatorRole::Operator, Method::POST, path, post(handler))
-}
-
-/// A route that changes limits, wallets, keys or PSPs.
-fn administer<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
-    needing(OperatorRole::Admin, Method::POST, path, post(handler))
-}
-
-fn administer_by_patch<H: Handler<T, Operator>, T: 'static>(path: &'static str, handler: H) -> Route {
-    needing(OperatorRole::Admin, Method::PATCH, path, patch(handler))
-}
-
-/// A route for this role. Pages accept any query parameter, other routes none.
-fn needing(role: OperatorRole, method: Method, path: &'static str, serve: MethodRouter<Operator>) -> Route {
-    let is_of_pages = matches!(path, "/ops" | "/ops/logout") || path.starts_with("/ops/view/");
-    let query = if is_of_pages { RouteQuery::Any } else { RouteQuery::Names(&[]) };
-    Route { access: Access::Role(role), method, path, query, serve }
-}
-
-impl Route {
-    /// The same route with query parameters.
-    fn with_query(self, names: &'static [&'static str]) -> Self {
-        Self { query: RouteQuery::Names(names), ..self }
-    }
+/// A form of a page.
+fn form<H: Handler<T, Operator>, T: 'static>(access: Access, path: &str, handler: H) -> Route {
+    let (path, serve) = (path.to_owned(), post(handler));
+    Route { access, method: Method::POST, path, query: RouteQuery::Any, described: None, serve }
 }

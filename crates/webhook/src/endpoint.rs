@@ -22,6 +22,7 @@ use sea_orm::DbErr;
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{JoinHandle, JoinSet};
+use utoipa::ToSchema;
 
 use super::delivery::{self, InProgress, Target, Turn, take_turn};
 use super::lane::{Ended, Lane, LaneView};
@@ -82,14 +83,16 @@ struct Admitted {
 }
 
 /// View of the endpoints of a PSP.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct EndpointView {
     /// Owner.
+    #[schema(value_type = String)]
     pub psp_id: PspId,
     /// All endpoints together.
     #[serde(flatten)]
     pub all: LaneView,
     /// Each endpoint.
+    #[schema(value_type = BTreeMap<String, LaneView>)]
     pub endpoints: BTreeMap<EndpointId, LaneView>,
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::delivery::{Target, Turn};
 use super::load::{Breaker, BreakerState, Concurrency, Epoch};
@@ -58,7 +59,7 @@ pub(super) struct Ended {
 }
 
 /// View of one or several endpoints.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, ToSchema)]
 pub struct LaneView {
     /// Attempts in progress.
     pub in_flight: usize,

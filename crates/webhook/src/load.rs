@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use payferry_runtime::supervise::doubled;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// Consecutive failures that open the breaker. More than the events of one payment can cause (four, with four attempts
 /// each): retries of a single payment follow the schedule alone.
@@ -33,7 +34,7 @@ struct Open {
 }
 
 /// State of a breaker.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BreakerState {
     /// Attempts go out.

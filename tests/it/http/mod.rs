@@ -25,6 +25,6 @@ mod serve;
 mod settings;
 mod statement;
 mod tenancy;
-mod vocabulary;
+pub(crate) mod vocabulary;
 mod webhook_endpoints;
 mod webhooks;

@@ -13,6 +13,7 @@ mod events;
 mod four_eyes;
 mod health;
 mod ledger;
+mod openapi;
 mod outage;
 mod pages;
 mod pauses;
@@ -32,6 +33,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::get_until;
+use crate::conformance;
 use crate::prelude::*;
 
 /// Operator token of every test's listener.
@@ -187,7 +189,7 @@ fn concrete(path: &str) -> String {
 async fn reply(request: RequestBuilder) -> Reply {
     let (client, request) = request.build_split();
     let request = request.unwrap();
-    let method = request.method().clone();
+    let (method, path) = (request.method().clone(), request.url().path().to_owned());
     let response = client.execute(request).await.unwrap();
     let (status, headers) = (response.status(), response.headers().clone());
     let bytes = response.bytes().await.unwrap().to_vec();
@@ -195,6 +197,8 @@ async fn reply(request: RequestBuilder) -> Reply {
     let reply = Reply { status, headers, bytes, json };
     if reply.header("content-type").is_some_and(|sort| sort.starts_with("text/html")) {
         pages::assert_sound(&method, &reply);
+    } else {
+        conformance::assert_conforms(openapi::document(), (&method, &path), &reply);
     }
     reply
 }

@@ -21,7 +21,7 @@ pub(super) fn assert_sound(method: &Method, page: &Reply) {
 async fn answers_to_forms_are_not_refreshed() {
     let service = ServiceFixture::start().await;
     for route in table().into_iter().filter(|route| route.method == Method::POST && route.path.contains("/view/")) {
-        let answer = service.form(&concrete(route.path), &[("reason", "x"), ("confirm", "true")]).await;
+        let answer = service.form(&concrete(&route.path), &[("reason", "x"), ("confirm", "true")]).await;
         assert!(!answer.text().contains(LIVE), "{}: {}", route.path, answer.text());
     }
 }

@@ -11,7 +11,7 @@ use sea_orm::{
 };
 use serde_json::json;
 
-use super::{Name, Slice, TenantError, psps};
+use super::{Name, Slice, TenantError, newer, psps};
 use crate::keys::{ApiKey, KeyMode};
 
 /// Maximum lifetime of a key with an expiry, in days.
@@ -124,7 +124,12 @@ pub async fn list(
     }
     let total = keys.clone().count(database.reader()).await?;
     let keys = match order {
-        KeyOrder::OldestFirst => keys.order_by_asc(api_keys::Column::CreatedAt).order_by_asc(api_keys::Column::Id),
+        KeyOrder::OldestFirst => keys
+            .apply_if(slice.after, |keys, after| {
+                keys.filter(newer([api_keys::Column::CreatedAt, api_keys::Column::Id], after))
+            })
+            .order_by_asc(api_keys::Column::CreatedAt)
+            .order_by_asc(api_keys::Column::Id),
         KeyOrder::ActiveFirst(now) => keys
             .order_by_asc(is_over(now))
             .order_by_desc(api_keys::Column::CreatedAt)

@@ -13,6 +13,8 @@ use payferry_domain::{KeyId, PspId, Timestamp};
 use payferry_entities::Transaction;
 use payferry_journal::audit;
 use payferry_journal::audit::{Actor, NewAuditEntry};
+use sea_orm::ColumnTrait;
+use sea_orm::sea_query::{Expr, ExprTrait as _, SimpleExpr};
 
 pub use api_keys::{
     EXPIRES_DAYS_MAX, KeyOrder, KeyRecord, KeyState, NewKey, create as create_key, list as list_keys,
@@ -44,13 +46,21 @@ pub enum NameError {
     ControlCharacters,
 }
 
-/// Limit and offset of a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Part of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slice {
     /// Maximum number of items.
     pub limit: u64,
     /// Items to skip.
     pub offset: u64,
+    /// Time of creation and id of the item after which it begins, in a list that begins with the oldest.
+    pub after: Option<(i64, String)>,
+}
+
+/// Condition for the rows after this time of creation and id.
+fn newer<C: ColumnTrait>([created_at, id]: [C; 2], (at, after): (i64, String)) -> SimpleExpr {
+    let columns = Expr::tuple([Expr::col(created_at), Expr::col(id)]);
+    columns.gt(Expr::tuple([Expr::value(at), Expr::value(after)]))
 }
 
 /// Error of an operation on a PSP or a key.

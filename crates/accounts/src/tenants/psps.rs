@@ -8,12 +8,15 @@ use payferry_domain::{Amount, Chain, FeeBps, FinalityPolicy, PspId, Timestamp};
 use payferry_entities::{Database, Transaction, psps};
 use payferry_journal::audit::Actor;
 use payferry_journal::psps::{Ceilings, EventFamilies, PspPolicies};
-use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryOrder, QuerySelect, Set};
+use sea_orm::{
+    ActiveModelTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, QueryTrait,
+    Set,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
-use super::{Name, Slice, TenantError};
+use super::{Name, Slice, TenantError, newer};
 
 /// A PSP.
 #[derive(Debug, Clone)]
@@ -212,6 +215,7 @@ pub async fn create(
 pub async fn list(database: &Database, slice: Slice) -> Result<(u64, Vec<PspRecord>), TenantError> {
     let total = psps::Entity::find().count(database.reader()).await?;
     let rows = psps::Entity::find()
+        .apply_if(slice.after, |query, after| query.filter(newer([psps::Column::CreatedAt, psps::Column::Id], after)))
         .order_by_asc(psps::Column::CreatedAt)
         .order_by_asc(psps::Column::Id)
         .limit(slice.limit)

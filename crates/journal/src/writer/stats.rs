@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use metrics::{Counter, Gauge, Histogram, counter, gauge};
 use parking_lot::Mutex;
 use payferry_domain::Timestamp;
+use utoipa::ToSchema;
 
 payferry_runtime::metrics! {
     Histogram UNITS = "payferry_journal_group_units", "Writes in one commit.";
@@ -28,7 +29,7 @@ pub const GROUP_UNITS: &str = UNITS.name;
 pub const COMMIT_SECONDS: &str = COMMIT.name;
 
 /// Statistics of the journal since its start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, ToSchema)]
 pub struct JournalStats {
     /// Groups committed.
     pub groups: u64,

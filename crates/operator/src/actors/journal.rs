@@ -4,10 +4,11 @@ use maud::{Markup, html};
 use payferry_actors::System;
 use payferry_journal::JournalStats;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::page::words::{self, count, float, millis};
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct JournalLine {
     /// True if the last known writes to the database succeeded.
     pub writing: bool,

@@ -7,50 +7,184 @@ pub(crate) mod panel;
 pub(crate) mod quarantine;
 pub(crate) mod tree;
 
-use payferry_actors::observe::ActorSubject;
-use payferry_httpkit::{Answer, ApiError, Fault, Path, QueryFields};
-use payferry_runtime::observe::LOG_ENTRIES_MAX;
-use serde_json::json;
+use payferry_actors::observe::{ActorSubject, PaymentLine, Quarantine, QuarantinedSubject, TreeView};
+use payferry_actors::system::{ActorView, SystemView};
+use payferry_domain::PaymentId;
+use payferry_httpkit::extract::parameters::number;
+use payferry_httpkit::lists::{CURSOR, Page};
+use payferry_httpkit::openapi::UnreadableQuery;
+use payferry_httpkit::{Answer, ApiError, Path, Problem, QueryFields, query, rule};
+use payferry_runtime::observe::{ActorFailure, ActorFigures, Incident, KindView, LOG_ENTRIES_MAX, NodeState};
+use serde::Serialize;
+use utoipa::ToSchema;
 
-use crate::input::{LINES_DEFAULT, LINES_MAX, id_of, limit, payment_id_of};
+use crate::input::{LINES_DEFAULT, LINES_MAX, id_of, payment_id_of};
+use crate::openapi::FreeObject;
+use crate::outbound::query::OutboundRecord;
+use crate::payment::record::PaymentRecord;
 use crate::{Operator, outbound, payment as facts};
 
 /// Maximum number of quarantined actors next to the tree. `/ops/stuck` lists all of them.
 const QUARANTINED_MAX: usize = 100;
 
-/// Returns the tree: every permanent actor by name, figures by kind, quarantined actors, and the supervision log.
+/// The supervision tree with its figures.
+#[derive(Serialize, ToSchema)]
+pub struct SupervisionView {
+    #[serde(flatten)]
+    system: SystemView,
+    /// Quarantined for longest first.
+    quarantined: Vec<QuarantinedSubject>,
+    /// Supervision log, newest first.
+    incidents: Vec<Incident>,
+    /// Figures of every kind of actor.
+    kinds: Vec<KindView>,
+    /// Every permanent actor by name.
+    tree: TreeView,
+}
+
+/// Read the supervision tree
+#[utoipa::path(
+    get, path = "/ops/actors", tag = "Service", operation_id = "getActors",
+    responses((status = 200, description = "The tree.", body = SupervisionView)),
+)]
 pub(super) async fn tree(operator: Operator) -> Result<Answer, ApiError> {
     let system = &operator.system;
-    Answer::ok(&record! {
-        #[serde(flatten)]
+    Answer::ok(&SupervisionView {
         system: system.observe(),
-        // Quarantined for longest first.
         quarantined: system.given_up(None, QUARANTINED_MAX),
-        // Newest first.
         incidents: system.log().latest(LOG_ENTRIES_MAX),
         kinds: system.kinds(),
         tree: system.tree(),
     })
 }
 
-/// Returns the live payments of a shard in order of id, and the start of the next page if there may be one. `?after=`
-/// starts after an id, `?limit=` sets the page size.
+query! {
+    /// Page of the payments of a shard.
+    pub struct ShardQuery {
+        /// Only ids after this one: the `next_after` of the previous page.
+        after: PaymentId = rule::id(),
+        /// Maximum number of payments; 100 if absent.
+        limit: u64 = number::<1, LINES_MAX>(),
+        /// The `next_cursor` of the previous page. Not together with `after`.
+        cursor: String = CURSOR,
+    }
+}
+
+/// A page of the live payments of a shard.
+#[derive(Serialize, ToSchema)]
+pub struct ShardPage {
+    /// Number of the shard.
+    shard: usize,
+    /// In the order of their ids.
+    payments: Vec<PaymentLine>,
+    /// Pass it as `after` to get the next page; null on the last page.
+    next_after: Option<String>,
+    /// Pass it as `cursor` to get the next page; null on the last page.
+    next_cursor: Option<String>,
+}
+
+/// List the live payments of a shard
+#[utoipa::path(
+    get, path = "/ops/shards/{shard}", tag = "Service", operation_id = "listShardPayments",
+    params(("shard" = String, Path, description = "The number of the shard."), ShardQuery),
+    responses(
+        (status = 200, description = "A page of payments.", body = ShardPage),
+        UnreadableQuery,
+        (status = 404, description = "`shard_not_found`.", body = Problem),
+    ),
+)]
 pub(super) async fn shard(
     operator: Operator,
     Path(shard): Path<String>,
     mut query: QueryFields,
 ) -> Result<Answer, ApiError> {
     let index: usize = id_of("shard", &shard)?;
-    let after = query
-        .optional("after", |text| text.parse().map_err(|_| Fault::new("invalid_id", "is not the id of a payment")));
-    let limit = limit(&mut query, LINES_DEFAULT, LINES_MAX);
-    query.finish()?;
+    let ShardQuery { after, limit, .. } = ShardQuery::read(&mut query);
+    let page = Page::of_limit("shard", query, limit.unwrap_or(LINES_DEFAULT), after.is_some())?;
     if index >= facts::shards(&operator.system) {
         return Err(ApiError::NotFound("shard"));
     }
-    let payments = operator.system.payments_of_shard(index, after, limit);
-    let next_after = payments.last().filter(|_| payments.len() == limit).map(|line| line.id);
-    Answer::ok(&record! { shard: index, payments: payments, next_after: next_after })
+    let mut payments = operator.system.payments_of_shard(index, after.or(page.after), page.lines_max());
+    let next = page.cut(&mut payments).then(|| payments.last()).flatten().map(|line| line.id);
+    let next_cursor = next.map(|id| page.cursor(&id)).transpose()?;
+    Answer::ok(&ShardPage { shard: index, payments, next_after: next.map(|id| id.to_string()), next_cursor })
+}
+
+/// State of the actor of a payment, payout or withdrawal.
+#[derive(Serialize, ToSchema)]
+pub struct ActorRecord {
+    /// Present for a payment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payment_id: Option<String>,
+    /// Present for a payout or withdrawal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sending_id: Option<String>,
+    state: NodeState,
+    /// Time of the last start, milliseconds since 1970; null while it is not running.
+    since: Option<i64>,
+    #[serde(flatten)]
+    figures: ActorFigures,
+    /// Restarts, as far as they are recorded.
+    restarts: u64,
+    /// Last failure, as far as it is recorded.
+    last_failure: Option<ActorFailure>,
+    /// Reason of the quarantine, if it is quarantined.
+    quarantined: Option<Quarantine>,
+    /// What it caches; null if it is not running or does not reply in time.
+    memory: Option<MemoryRecord>,
+}
+
+/// What an actor caches.
+#[derive(Serialize, ToSchema)]
+pub struct MemoryRecord {
+    /// Number of transitions.
+    version: u32,
+    /// Status of the payment, payout or withdrawal.
+    status: &'static str,
+    /// True if it may be behind the row.
+    stale: bool,
+    /// Pending effects; `effect` names the kind of each.
+    owes: Vec<FreeObject>,
+}
+
+impl ActorRecord {
+    pub(crate) fn of<E: Serialize>(view: ActorView<E>) -> Result<Self, ApiError> {
+        let (payment_id, sending_id) = ids_of(view.id);
+        let memory = view.memory.map(|memory| {
+            let owes = effects(&memory.owes)?;
+            Ok::<_, ApiError>(MemoryRecord {
+                version: memory.version,
+                status: memory.status,
+                stale: memory.stale,
+                owes,
+            })
+        });
+        Ok(Self {
+            payment_id,
+            sending_id,
+            state: view.state,
+            since: view.since.map(|since| since.as_millis()),
+            figures: view.figures,
+            restarts: view.restarts,
+            last_failure: view.last_failure,
+            quarantined: view.quarantined,
+            memory: memory.transpose()?,
+        })
+    }
+}
+
+/// The id in the field of its kind: `payment_id` or `sending_id`.
+fn ids_of(of: ActorSubject) -> (Option<String>, Option<String>) {
+    match of {
+        ActorSubject::Payment(id) => (Some(id.to_string()), None),
+        ActorSubject::OutboundTransfer(id) => (None, Some(id.to_string())),
+    }
+}
+
+/// Effects in a response.
+pub(crate) fn effects(all: &[impl Serialize]) -> Result<Vec<FreeObject>, ApiError> {
+    let each = all.iter().map(|one| Ok(serde_json::to_value(one)?.into()));
+    each.collect()
 }
 
 /// Parses the id of a payout or withdrawal, or else of a payment.
@@ -58,17 +192,67 @@ pub(super) fn actor_subject_of(text: &str) -> Result<ActorSubject, ApiError> {
     text.parse().map(ActorSubject::OutboundTransfer).or_else(|_| payment_id_of(text).map(ActorSubject::Payment))
 }
 
-/// Returns all data of one payment, payout or withdrawal.
-pub(super) async fn one(operator: Operator, Path(id): Path<String>) -> Result<Answer, ApiError> {
-    let id = match actor_subject_of(&id)? {
-        ActorSubject::Payment(id) => id,
-        ActorSubject::OutboundTransfer(id) => return Answer::ok(&outbound::find(&operator, id).await?.record()),
-    };
-    let facts = facts::payment(&operator.system, id).await?.ok_or(ApiError::NotFound("payment"))?;
-    Answer::ok(&facts::record::payment(facts)?)
+/// A payment, or a payout or withdrawal.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum SubjectRecord {
+    /// A payment.
+    Payment(Box<PaymentRecord>),
+    /// A payout or withdrawal.
+    OutboundTransfer(Box<OutboundRecord>),
 }
 
-/// Releases a quarantined payment, payout or withdrawal.
+/// Read a payment, payout or withdrawal with its actor
+///
+/// Returns the record itself: everything about a payment, or a payout or withdrawal as in `GET /ops/sendings/{sending_id}`.
+#[utoipa::path(
+    get, path = "/ops/actors/{actor_id}", tag = "Money", operation_id = "getActor",
+    params(("actor_id" = String, Path, description = "The id of the payment, payout or withdrawal.")),
+    responses(
+        (status = 200, description = "The record.", body = SubjectRecord),
+        (status = 404, description = NO_SUBJECT, body = Problem),
+    ),
+)]
+pub(super) async fn one(operator: Operator, Path(id): Path<String>) -> Result<Answer, ApiError> {
+    Answer::ok(&match actor_subject_of(&id)? {
+        ActorSubject::Payment(id) => {
+            let facts = facts::payment(&operator.system, id).await?.ok_or(ApiError::NotFound("payment"))?;
+            SubjectRecord::Payment(Box::new(PaymentRecord::of(facts)?))
+        }
+        ActorSubject::OutboundTransfer(id) => {
+            let facts = outbound::find(&operator, id).await?;
+            SubjectRecord::OutboundTransfer(Box::new(OutboundRecord::of(facts)?))
+        }
+    })
+}
+
+/// Description of an unknown id.
+const NO_SUBJECT: &str = "`payment_not_found` or `sending_not_found`.";
+
+/// A released actor.
+#[derive(Serialize, ToSchema)]
+pub struct ReleasedActor {
+    message: String,
+    /// Present for a payment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payment_id: Option<String>,
+    /// Present for a payout or withdrawal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sending_id: Option<String>,
+}
+
+/// Release a quarantined payment, payout or withdrawal
+///
+/// A restart of the service releases it, too.
+#[utoipa::path(
+    post, path = "/ops/actors/{actor_id}/release", tag = "Money", operation_id = "releaseActor",
+    params(("actor_id" = String, Path, description = "The id of the payment, payout or withdrawal.")),
+    responses(
+        (status = 200, description = "It is released.", body = ReleasedActor),
+        (status = 404, description = NO_SUBJECT, body = Problem),
+        (status = 409, description = "`payment_not_quarantined` or `sending_not_quarantined`.", body = Problem),
+    ),
+)]
 pub(crate) async fn release(operator: Operator, Path(id): Path<String>) -> Result<Answer, ApiError> {
     let of = actor_subject_of(&id)?;
     let (word, code) = match of {
@@ -79,8 +263,6 @@ pub(crate) async fn release(operator: Operator, Path(id): Path<String>) -> Resul
         return Err(ApiError::Conflict(code, format!("The {word} {of} is not quarantined."), Vec::new()));
     }
     let message = format!("The {word} is released");
-    Answer::ok(&match of {
-        ActorSubject::Payment(id) => json!({ "message": message, "payment_id": id }),
-        ActorSubject::OutboundTransfer(id) => json!({ "message": message, "sending_id": id }),
-    })
+    let (payment_id, sending_id) = ids_of(of);
+    Answer::ok(&ReleasedActor { message, payment_id, sending_id })
 }

@@ -10,17 +10,21 @@ pub(crate) mod store;
 use std::time::Duration;
 
 use axum::Extension;
-use payferry_accounts::Moment;
 use payferry_domain::{ApprovalId, Timestamp};
 use payferry_entities::approvals;
-use payferry_httpkit::{Answer, ApiError, Fault, Fields, JsonBody, Path, QueryFields, read};
+use payferry_httpkit::extract::field::optional;
+use payferry_httpkit::lists::{DateTime, Page, PageParams};
+use payferry_httpkit::openapi::UnreadableQuery;
+use payferry_httpkit::{Answer, ApiError, JsonBody, Path, Problem, QueryFields, query, request, rule};
 use payferry_runtime::request::{self, RequestSource};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::Operator;
 use crate::admit::Identity;
-use crate::input::{id_of, only};
-use crate::page::form::{Sort, names};
+use crate::input::{id_of, unknown};
+use crate::openapi::FreeObject;
+use crate::page::form::Sort;
 
 use action::OUT_OF_DATE;
 use store::{Approval, ApprovalStatus, Outcome, Proposal};
@@ -37,7 +41,7 @@ const RESUMED_MAX: u64 = 100;
 /// Codes of conflicts that end. A quarantined payment may have carried out the action, and says so once it is released.
 const REPEATED: [&str; 2] = ["payment_quarantined", "concurrent_change"];
 
-/// Fields of a decision about an approval, in the API and in the form.
+/// Fields of the form of a decision about an approval.
 const FIELDS: [(&str, Sort); 1] = [("reason", Sort::Text)];
 
 /// Result of a request that may need a second operator.
@@ -48,59 +52,128 @@ pub(crate) enum Guarded<T> {
     Proposed(Box<Approval>),
 }
 
-impl Approval {
+record! {
     /// The approval in a response.
-    pub(crate) fn record(&self, now: Timestamp) -> impl Serialize + use<> {
-        let failure = self.failure.clone();
-        record! {
-            id: self.id,
-            approval_id: self.id,
-            kind: self.action.kind(),
-            status: self.status_at(now),
-            psp_id: self.psp_id,
-            payment_id: self.action.payment(),
-            action: self.action.shown(),
-            // State of the subject when the action was proposed.
-            subject_state: self.subject_state.clone(),
-            // Role that may approve it.
-            role: self.action.role(),
-            reason: self.reason.clone(),
-            proposed_by: self.proposed_by.clone(),
-            decided_by: self.decided_by.clone(),
-            decided_at: self.decided_at.map(Moment),
-            decision_reason: self.decision_reason.clone(),
-            failure_reason: failure.as_ref().map(|(code, _)| code.clone()),
-            failure: failure.map(|(_, words)| words),
-            expires_at: Moment(self.expires_at),
-            created_at: Moment(self.created_at),
-            updated_at: Moment(self.updated_at),
-        }
+    pub(crate) fn of(approval: &Approval, now: Timestamp) {
+        let failure = approval.failure.clone();
     }
+
+    /// An action that a second operator approves.
+    pub struct ApprovalRecord {
+        #[schema(example = "apr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+        id: String = approval.id.to_string(),
+        /// The same as `id`.
+        approval_id: String = approval.id.to_string(),
+        /// `refund_blocked`, `approve_refund`, `raise_limits` or `withdrawal_wallet`.
+        kind: &'static str = approval.action.kind(),
+        /// proposed, approved, carried_out, failed, rejected, expired or out_of_date.
+        status: &'static str = approval.status_at(now).as_str(),
+        psp_id: String = approval.psp_id.to_string(),
+        /// The payment that the action concerns, if it concerns one.
+        payment_id: Option<String> = approval.action.payment().map(|id| id.to_string()),
+        /// The action; its fields depend on `kind`.
+        action: FreeObject = approval.action.shown().into(),
+        /// State of the subject when the action was proposed.
+        subject_state: FreeObject = approval.subject_state.clone().into(),
+        /// Role that may approve it: operator or admin.
+        role: &'static str = approval.action.role().as_str(),
+        reason: Option<String> = approval.reason.clone(),
+        /// Name of the operator.
+        proposed_by: String = approval.proposed_by.clone(),
+        decided_by: Option<String> = approval.decided_by.clone(),
+        decided_at: Option<DateTime> = approval.decided_at.map(DateTime::from),
+        decision_reason: Option<String> = approval.decision_reason.clone(),
+        /// Code of the error of a failed action.
+        failure_reason: Option<String> = failure.as_ref().map(|(code, _)| code.clone()),
+        /// The failure reason in words.
+        failure: Option<String> = failure.map(|(_, words)| words),
+        expires_at: DateTime = approval.expires_at.into(),
+        created_at: DateTime = approval.created_at.into(),
+        updated_at: DateTime = approval.updated_at.into(),
+    }
+}
+
+/// A request that waits for approval.
+#[derive(Serialize, ToSchema)]
+pub struct ProposedAction {
+    approval: ApprovalRecord,
 }
 
 /// The response to a request that waits for approval.
 pub(crate) fn proposed(operator: &Operator, approval: &Approval) -> Result<Answer, ApiError> {
-    Answer::accepted(&record! { approval: approval.record(operator.system.clock().real_now()) })
+    Answer::accepted(&ProposedAction { approval: ApprovalRecord::of(approval, operator.system.clock().real_now()) })
 }
 
-/// Returns the approvals, newest first. `?status=` selects a status; `?limit=` and `?offset=` a page.
+query! {
+    /// Filters of the list.
+    pub struct ApprovalFilters {
+        /// The status.
+        status: ApprovalStatus = rule::name(),
+    }
+}
+
+/// A page of approvals.
+#[derive(Serialize, ToSchema)]
+pub struct ApprovalList {
+    total: u64,
+    /// Pass it as `cursor` to get the next page; null on the last page.
+    next_cursor: Option<String>,
+    /// Newest first.
+    approvals: Vec<ApprovalRecord>,
+}
+
+/// List approvals
+///
+/// Newest first.
+#[utoipa::path(
+    get, path = "/ops/approvals", tag = "Administration", operation_id = "listApprovals",
+    params(ApprovalFilters, PageParams),
+    responses((status = 200, description = "A page of approvals.", body = ApprovalList), UnreadableQuery),
+)]
 pub(crate) async fn list(operator: Operator, mut query: QueryFields) -> Result<Answer, ApiError> {
-    let status = query.optional("status", |text| {
-        text.parse::<ApprovalStatus>().map_err(|error| Fault::new("unknown_value", error.to_string()))
-    });
-    let page = query.page();
-    query.finish()?;
+    let filters = ApprovalFilters::read(&mut query);
+    let page = Page::read("approvals", query)?;
     let now = operator.system.clock().real_now();
-    let (total, approvals) = store::list(operator.system.database(), status, page, now).await?;
-    Answer::ok(&record! { total: total, approvals: approvals.iter().map(|one| one.record(now)).collect::<Vec<_>>() })
+    let (total, mut found) = store::list(operator.system.database(), filters.status, &page, now).await?;
+    let next_cursor = page.next_cursor(&mut found, |one| (one.created_at.as_millis(), one.id.to_string()))?;
+    let approvals = found.iter().map(|one| ApprovalRecord::of(one, now)).collect();
+    Answer::ok(&ApprovalList { total, next_cursor, approvals })
 }
 
+/// Read an approval
+///
+/// Returns the record itself.
+#[utoipa::path(
+    get, path = "/ops/approvals/{approval_id}", tag = "Administration", operation_id = "getApproval",
+    params(("approval_id" = String, Path, description = "The id of the approval.")),
+    responses((status = 200, description = "The approval.", body = ApprovalRecord)),
+)]
 pub(crate) async fn get(operator: Operator, Path(id): Path<String>) -> Result<Answer, ApiError> {
     let approval = store::find(operator.system.database().reader(), id_of("approval_id", &id)?).await?;
-    Answer::ok(&approval.record(operator.system.clock().real_now()))
+    Answer::ok(&ApprovalRecord::of(&approval, operator.system.clock().real_now()))
 }
 
-/// Approves: `{"reason"?}`. The answer is 202 if the action is approved and not carried out yet.
+request! {
+    /// A decision about an approval.
+    pub struct ApprovalDecision refusing(unknown::<ApprovalDecision>) {
+        /// The basis of the decision, without personal data.
+        reason: Option<String> = optional(rule::text()),
+    }
+}
+
+/// Approve a proposal
+///
+/// The action is carried out at once.
+#[utoipa::path(
+    post, path = "/ops/approvals/{approval_id}/approve", tag = "Administration", operation_id = "approveProposal",
+    request_body = ApprovalDecision,
+    params(("approval_id" = String, Path, description = "The id of the approval.")),
+    responses(
+        (status = 200, description = "It is carried out.", body = ApprovalRecord),
+        (status = 202, description = "It is approved and not carried out yet.", body = ApprovalRecord),
+        (status = 409, description = CLOSED, body = Problem),
+    ),
+)]
 pub(crate) async fn approve(
     operator: Operator,
     Extension(identity): Extension<Identity>,
@@ -108,11 +181,26 @@ pub(crate) async fn approve(
     body: JsonBody,
 ) -> Result<Answer, ApiError> {
     let approval = decide_as(&operator, &identity, &id, &body, true).await?;
-    let record = approval.record(operator.system.clock().real_now());
+    let record = ApprovalRecord::of(&approval, operator.system.clock().real_now());
     if approval.status == ApprovalStatus::Approved { Answer::accepted(&record) } else { Answer::ok(&record) }
 }
 
-/// Rejects: `{"reason"?}`. The proposer may reject too.
+/// Description of the conflicts.
+const CLOSED: &str = "It cannot be decided: `own_approval`, `approval_expired`, `approval_closed`, \
+                      `approval_out_of_date`; or the code of the refused action.";
+
+/// Reject a proposal
+///
+/// The proposer may reject too.
+#[utoipa::path(
+    post, path = "/ops/approvals/{approval_id}/reject", tag = "Administration", operation_id = "rejectProposal",
+    request_body = ApprovalDecision,
+    params(("approval_id" = String, Path, description = "The id of the approval.")),
+    responses(
+        (status = 200, description = "It is rejected.", body = ApprovalRecord),
+        (status = 409, description = CLOSED, body = Problem),
+    ),
+)]
 pub(crate) async fn reject(
     operator: Operator,
     Extension(identity): Extension<Identity>,
@@ -120,7 +208,7 @@ pub(crate) async fn reject(
     body: JsonBody,
 ) -> Result<Answer, ApiError> {
     let approval = decide_as(&operator, &identity, &id, &body, false).await?;
-    Answer::ok(&approval.record(operator.system.clock().real_now()))
+    Answer::ok(&ApprovalRecord::of(&approval, operator.system.clock().real_now()))
 }
 
 async fn decide_as(
@@ -131,12 +219,7 @@ async fn decide_as(
     approve: bool,
 ) -> Result<Approval, ApiError> {
     let id = id_of("approval_id", id)?;
-    decide(operator, identity, id, approve, body.read(|fields| Some(read_reason(fields)))?).await
-}
-
-fn read_reason(fields: &Fields<'_>) -> Option<String> {
-    only(fields, &names(&FIELDS));
-    fields.optional("reason", read::text)
+    decide(operator, identity, id, approve, body.parse::<ApprovalDecision>()?.reason).await
 }
 
 /// Proposes an action in a commit of its own.

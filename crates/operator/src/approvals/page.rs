@@ -6,14 +6,15 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use payferry_domain::{ApprovalId, Timestamp};
-use payferry_httpkit::{ApiError, PageQuery};
+use payferry_httpkit::lists::Page as ListPage;
+use payferry_httpkit::{ApiError, RequestBody as _};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Operator;
 use crate::admit::Identity;
 use crate::approvals::store::{self, Approval, ApprovalStatus};
-use crate::approvals::{FIELDS, decide, read_reason};
+use crate::approvals::{ApprovalDecision, FIELDS, decide};
 use crate::page::form::Filled;
 use crate::page::words::{Tone, ago, badge, done, grouped, head, heading, offset_pages, panel, payment_link, plain};
 use crate::page::{Failure, NavSection, Page, Refused, id_of, path};
@@ -36,9 +37,10 @@ pub(crate) struct ApprovalRequest {
 /// `/ops/view/approvals`: all approvals, newest first.
 pub(crate) async fn list(operator: Operator, Query(part): Query<Part>) -> Result<Response, Failure> {
     let offset = part.offset.unwrap_or_default();
-    let page = PageQuery { limit: LINES_MAX, offset };
+    let part = ListPage::at("approvals", LINES_MAX, offset);
     let now = operator.system.clock().real_now();
-    let (total, approvals) = store::list(operator.system.database(), None, page, now).await?;
+    let (total, mut approvals) = store::list(operator.system.database(), None, &part, now).await?;
+    part.cut(&mut approvals);
     let body = html! {
         p.crumbs { a href=(path("stuck")) { "Needs attention" } span { "approvals" } }
         div.title { h1 { "Approvals" } p { "Actions that a second operator approves." } }
@@ -78,7 +80,7 @@ pub(crate) async fn approve(
     Path(id): Path<String>,
     filled: Filled,
 ) -> Result<Response, Refused> {
-    let request = filled.read_confirmed(&FIELDS, |fields| Some(read_reason(fields)));
+    let request = filled.read_confirmed(&FIELDS, ApprovalDecision::read);
     answer(&operator, &identity, &id, true, request, &filled).await
 }
 
@@ -88,7 +90,7 @@ pub(crate) async fn reject(
     Path(id): Path<String>,
     filled: Filled,
 ) -> Result<Response, Refused> {
-    let request = filled.read(&FIELDS, |fields| Some(read_reason(fields)));
+    let request = filled.read(&FIELDS, ApprovalDecision::read);
     answer(&operator, &identity, &id, false, request, &filled).await
 }
 
@@ -97,12 +99,12 @@ async fn answer(
     identity: &Identity,
     id: &str,
     is_approved: bool,
-    request: Result<Option<String>, ApiError>,
+    request: Result<ApprovalDecision, ApiError>,
     filled: &Filled,
 ) -> Result<Response, Refused> {
     let before = read(operator, id).await?;
     let here = format!("{}/{}", path("approvals"), before.id);
-    let outcome = async { decide(operator, identity, before.id, is_approved, request?).await };
+    let outcome = async { decide(operator, identity, before.id, is_approved, request?.reason).await };
     let outcome = match outcome.await {
         Err(ApiError::TimedOut) => return Err(Failure::Unknown { about: "approval", path: here }.into()),
         Err(ApiError::MissingRole(role)) => {

@@ -3,7 +3,8 @@
 
 use payferry_domain::{ApprovalId, PspId, Timestamp};
 use payferry_entities::{Database, Transaction, approvals};
-use payferry_httpkit::{ApiError, PageQuery};
+use payferry_httpkit::ApiError;
+use payferry_httpkit::lists::{NewestKey, Page, older};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_runtime::request;
 use sea_orm::{
@@ -244,11 +245,12 @@ pub(crate) async fn find(connection: &impl ConnectionTrait, id: ApprovalId) -> R
     Ok(approval(row.ok_or(ApiError::NotFound("approval"))?)?)
 }
 
-/// Lists approvals that have this status now ([`Approval::status_at`]), newest first, with their total.
+/// Lists approvals that have this status now ([`Approval::status_at`]), newest first, with the first one after the page,
+/// and their total.
 pub(crate) async fn list(
     database: &Database,
     status: Option<ApprovalStatus>,
-    page: PageQuery,
+    page: &Page<NewestKey>,
     now: Timestamp,
 ) -> Result<(u64, Vec<Approval>), DbErr> {
     use approvals::Column::{ExpiresAt, Status};
@@ -263,10 +265,14 @@ pub(crate) async fn list(
         });
     }
     let total = wanted.clone().count(database.reader()).await?;
+    if let Some(after) = &page.after {
+        let order = [approvals::Column::CreatedAt, approvals::Column::Id];
+        wanted = wanted.filter(older::<approvals::Entity>(order, after.clone()));
+    }
     let rows = wanted
         .order_by_desc(approvals::Column::CreatedAt)
         .order_by_desc(approvals::Column::Id)
-        .limit(page.limit)
+        .limit(page.rows_max())
         .offset(page.offset)
         .all(database.reader())
         .await?;

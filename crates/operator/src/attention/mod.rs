@@ -15,14 +15,17 @@ use std::str::FromStr;
 use payferry_accounts::Moment;
 use payferry_actors::System;
 use payferry_domain::Timestamp;
-use payferry_httpkit::{Answer, ApiError, Fault, QueryFields};
+use payferry_httpkit::extract::parameters::number;
+use payferry_httpkit::lists::{CURSOR, Page};
+use payferry_httpkit::openapi::UnreadableQuery;
+use payferry_httpkit::{Answer, ApiError, Fault, QueryFields, Rule, query, rule};
 use sea_orm::{DbErr, Value};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::Operator;
 use crate::attention::kind::Source;
 use crate::decisions::query::Possible;
-use crate::input::limit;
 use crate::query::{Count, answers, by, soon};
 use crate::webhooks::{self, Webhooks};
 
@@ -49,36 +52,42 @@ pub const ITEMS_DEFAULT: usize = 20;
 pub const ITEMS_MAX: usize = 200;
 
 /// Items that need attention.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct NeedsAttention {
     /// Total of all kinds.
     pub total: Count,
     /// Kinds with at least one item, most urgent first.
     pub kinds: Vec<AttentionGroup>,
     /// Kinds that could not be read because the database did not answer.
+    #[schema(value_type = Vec<String>)]
     pub unread: Vec<AttentionKind>,
 }
 
 /// Items of one kind.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct AttentionGroup {
+    #[schema(value_type = String)]
     pub kind: AttentionKind,
     pub total: Count,
     pub meaning: &'static str,
     pub advice: &'static str,
     /// Items, oldest first.
     pub items: Vec<AttentionItem>,
-    /// Start of the next page, if there is one.
+    /// Pass it as `after`, with the kind, to get the next page; null on the last page.
+    #[schema(value_type = Option<String>)]
     pub next_after: Option<Position>,
+    /// Pass it as `cursor`, with the kind, to get the next page; null on the last page.
+    pub next_cursor: Option<String>,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct AttentionItem {
     /// Id of a payment, payout, withdrawal, PSP, transfer or operation, or the name of a chain or component.
     pub id: String,
     pub payment_id: Option<String>,
     pub psp_id: Option<String>,
     /// Start of the problem.
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub since: Option<Moment>,
     /// Age of the problem, milliseconds.
     pub age_ms: Option<i64>,
@@ -212,28 +221,68 @@ fn group(kind: AttentionKind, (total, mut items): Found, part: Part<'_>) -> Opti
     let goes_on = items.len() > part.limit;
     items.truncate(part.limit);
     let next_after = items.last().filter(|_| goes_on).map(|last| last.position.clone());
-    Some(AttentionGroup { kind, total, meaning: kind.meaning(), advice: kind.advice(), items, next_after })
+    Some(AttentionGroup {
+        kind,
+        total,
+        meaning: kind.meaning(),
+        advice: kind.advice(),
+        items,
+        next_after,
+        next_cursor: None,
+    })
 }
 
-/// Returns the items that need attention by kind. `?kind=` selects one kind, `?limit=` sets the items of each, and
-/// `?after=` selects a page of one kind.
-pub(crate) async fn list(operator: Operator, mut query: QueryFields) -> Result<Answer, ApiError> {
-    let kind = query.optional("kind", |text| {
-        let names: Vec<_> = AttentionKind::ALL.iter().map(|kind| kind.as_str()).collect();
-        let unknown = |_| Fault::new("unknown_value", format!("must be one of {}", names.join(", ")));
-        text.parse::<AttentionKind>().map_err(unknown)
-    });
-    let limit = limit(&mut query, ITEMS_DEFAULT, ITEMS_MAX);
-    let no_position = |_| Fault::new("invalid_cursor", "is not the next_after of an earlier page");
-    let after = query.optional("after", |text| text.parse::<Position>().map_err(no_position));
-    if after.is_some() && kind.is_none() {
-        query.fault("after", Fault::new("invalid_cursor", "requires the kind that it belongs to"));
+/// The start of a page.
+const POSITION: Rule<Position> = Rule {
+    read: |value| {
+        let no_position = |_| Fault::new("invalid_cursor", "is not the next_after of an earlier page");
+        value.as_str().unwrap_or_default().parse().map_err(no_position)
+    },
+    schema: || rule::string().max_length(Some(255)).pattern(Some(r"^-?[0-9]+\.")),
+};
+
+query! {
+    /// Kind and page of the items.
+    pub struct AttentionQuery {
+        /// Only items of this kind.
+        kind: AttentionKind = rule::name(),
+        /// Only items after this position of the kind: the `next_after` of the previous page.
+        after: Position = POSITION,
+        /// Maximum number of items of each kind; 20 if absent.
+        limit: u64 = number::<1, { ITEMS_MAX as u64 }>(),
+        /// The `next_cursor` of the previous page of the kind. Not together with `after`.
+        cursor: String = CURSOR,
     }
-    query.finish()?;
-    Answer::ok(&match kind {
+}
+
+/// List the items that need attention
+///
+/// By kind, the most urgent first; oldest first within a kind.
+#[utoipa::path(
+    get, path = "/ops/stuck", tag = "Service", operation_id = "listNeedsAttention", params(AttentionQuery),
+    responses((status = 200, description = "The items.", body = NeedsAttention), UnreadableQuery),
+)]
+pub(crate) async fn list(operator: Operator, mut query: QueryFields) -> Result<Answer, ApiError> {
+    let AttentionQuery { kind, after, limit, cursor } = AttentionQuery::read(&mut query);
+    for (name, is_given) in [("after", after.is_some()), ("cursor", cursor.is_some())] {
+        if is_given && kind.is_none() {
+            query.fault(name, Fault::new("invalid_cursor", "requires the kind that it belongs to"));
+        }
+    }
+    let list = kind.map_or("stuck", AttentionKind::as_str);
+    let page = Page::<(i64, String)>::of_limit(list, query, limit.unwrap_or(ITEMS_DEFAULT as u64), after.is_some())?;
+    let limit = page.limit.try_into().unwrap_or(ITEMS_MAX);
+    let after = after.or(page.after.clone().map(|(at, id)| Position::new(Timestamp(at), id)));
+    let mut found = match kind {
         Some(kind) => needs_attention_of(&operator.system, kind, after.as_ref(), limit).await?,
         None => needs_attention(&operator.system, limit).await,
-    })
+    };
+    for group in &mut found.kinds {
+        let page = Page::at(group.kind.as_str(), page.limit, 0);
+        let key = group.next_after.as_ref().map(|next| (next.at.as_millis(), next.id.clone()));
+        group.next_cursor = key.map(|key| page.cursor(&key)).transpose()?;
+    }
+    Answer::ok(&found)
 }
 
 /// Position of an item among those of its kind: oldest first, items with the same time in order of id.

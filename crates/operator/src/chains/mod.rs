@@ -13,10 +13,11 @@ use payferry_domain::Chain;
 use payferry_journal::chain::Role;
 use sea_orm::DbErr;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::query::Count;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ChainState {
     /// The chain is read.
@@ -31,8 +32,9 @@ pub enum ChainState {
 }
 
 /// Health of a chain for payments.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct ChainHealth {
+    #[schema(value_type = String)]
     pub chain: Chain,
     pub state: ChainState,
     /// Age of the newest block, milliseconds.
@@ -42,7 +44,7 @@ pub struct ChainHealth {
 }
 
 /// All data of one chain.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct ChainLine {
     /// Health for payments.
     #[serde(flatten)]
@@ -50,6 +52,7 @@ pub struct ChainLine {
     pub chain_id: u64,
     /// Newest block that an endpoint reported.
     pub head_number: Option<u64>,
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub head_at: Option<Moment>,
     /// Last block that was completely read.
     pub read_number: Option<u64>,
@@ -66,7 +69,7 @@ pub struct ChainLine {
     pub settler: SettlerLine,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct SettlerLine {
     /// Reason why settlements are delayed, if any.
     pub trouble: Option<String>,
@@ -84,7 +87,7 @@ pub struct SettlerLine {
 }
 
 /// Pending operations of a settler, as far as they are known.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Work {
     /// Operations that wait for a transaction.
     pub queued: Option<Count>,

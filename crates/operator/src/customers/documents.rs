@@ -18,7 +18,21 @@ use zeroize::Zeroizing;
 
 use crate::Operator;
 
-/// Document of a customer of any PSP. The read is written to the audit log.
+/// Read a document of a customer
+///
+/// As it was uploaded. The read is written to the audit log.
+#[utoipa::path(
+    get, path = "/ops/customers/{customer_id}/documents/{kind}", tag = "Customers", operation_id = "getCustomerDocument",
+    params(
+        ("customer_id" = String, Path, description = "The id of the customer."),
+        ("kind" = String, Path, description = "The kind of the document."),
+    ),
+    responses((status = 200, description = "The document.", content(
+        (Vec<u8> = "application/pdf"),
+        (Vec<u8> = "image/png"),
+        (Vec<u8> = "image/jpeg"),
+    ))),
+)]
 pub(crate) async fn read(
     operator: Operator,
     Path((customer_id, kind)): Path<(String, String)>,

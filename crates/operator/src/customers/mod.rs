@@ -4,99 +4,144 @@ pub mod documents;
 pub(crate) mod page;
 pub(crate) mod query;
 
-use payferry_domain::CustomerId;
 use payferry_domain::customer::{Command, IdentityVerdict, KycStatus};
-use payferry_httpkit::{Answer, ApiError, Fault, Fields, JsonBody, Path, QueryFields, read};
+use payferry_domain::{CustomerId, PspId};
+use payferry_httpkit::extract::field::required;
+use payferry_httpkit::extract::parameters::word;
+use payferry_httpkit::lists::{NewestKey, Page, PageParams};
+use payferry_httpkit::openapi::UnreadableQuery;
+use payferry_httpkit::{Answer, ApiError, JsonBody, Path, Problem, QueryFields, Rule, query, request, rule};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_journal::customers::Opened;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
+use utoipa::ToSchema;
 
 use crate::Operator;
 use crate::customers::query as customers;
-use crate::customers::query::{CustomerLine, CustomerView, Filter};
-use crate::input::{id_of, only, query_id};
-use crate::page::form::{Sort, names};
+use crate::customers::query::{CustomerRecord, CustomerView, Filter, InspectedCustomer};
+use crate::input::{id_of, unknown};
+use crate::page::form::Sort;
+use crate::query::Count;
 
 /// Characters of an email search.
 pub(super) const SEARCH_CHARS_MAX: usize = 254;
-/// Fields of a decision, in the API and in the form.
+/// Fields of the form of a decision.
 const FIELDS: [(&str, Sort); 2] = [("outcome", Sort::Text), ("reason", Sort::Text)];
 
-/// Returns customers, newest first: `?psp_id=`, `?kyc_status=`, `?status=active|inactive`, `?search=`, `?limit=`,
-/// `?offset=`.
+/// `active` or `inactive`.
+const IS_ACTIVE: Rule<bool> = Rule {
+    read: |value| word(&[("active", true), ("inactive", false)], value),
+    schema: || rule::one_of(["active", "inactive"]),
+};
+
+/// `approved` or `rejected`.
+const IS_APPROVED: Rule<bool> = Rule {
+    read: |value| word(&[("approved", true), ("rejected", false)], value),
+    schema: || rule::one_of(["approved", "rejected"]),
+};
+
+query! {
+    /// Filters of the list.
+    pub struct CustomerFilters {
+        /// Customers of this PSP.
+        psp_id: PspId = rule::id(),
+        /// Verification status.
+        kyc_status: KycStatus = rule::name(),
+        /// `active` or `inactive`.
+        status: bool = IS_ACTIVE,
+        /// Part of the email, case-insensitive.
+        search: String = rule::short::<SEARCH_CHARS_MAX>(),
+    }
+}
+
+request! {
+    /// A decision about a customer.
+    pub struct CustomerDecision refusing(unknown::<CustomerDecision>) {
+        /// `approved` or `rejected`.
+        outcome: bool = required(IS_APPROVED),
+        /// The basis of the decision, without personal data.
+        reason: String = required(rule::text()),
+    }
+}
+
+/// A page of customers.
+#[derive(Serialize, ToSchema)]
+pub struct CustomerList {
+    /// Number of customers that match.
+    total: Count,
+    /// Pass it as `cursor` to get the next page; null on the last page.
+    next_cursor: Option<String>,
+    /// Newest first.
+    customers: Vec<CustomerRecord>,
+}
+
+/// List customers
+///
+/// Newest first.
+#[utoipa::path(
+    get, path = "/ops/customers", tag = "Customers", operation_id = "listCustomers",
+    params(CustomerFilters, PageParams),
+    responses((status = 200, description = "A page of customers.", body = CustomerList), UnreadableQuery),
+)]
 pub(super) async fn list(operator: Operator, mut query: QueryFields) -> Result<Answer, ApiError> {
-    let page = query.page();
     let filter = filter(&mut query);
-    query.finish()?;
-    let (total, found) = customers::list(operator.system.database(), &filter, page.limit, page.offset).await?;
-    Answer::ok(&record! {
-        total: total,
-        customers: found.into_iter().map(CustomerLine::record).collect::<Vec<_>>(),
-    })
+    let page = Page::<NewestKey>::read("customers", query)?;
+    let (total, mut found) = customers::list(operator.system.database(), &filter, &page).await?;
+    let key = |line: &customers::CustomerLine| (line.created_at.as_millis(), line.customer.id.to_string());
+    let next_cursor = page.next_cursor(&mut found, key)?;
+    Answer::ok(&CustomerList { total, next_cursor, customers: found.into_iter().map(CustomerRecord::of).collect() })
 }
 
 /// Filter of a query. Malformed values are recorded in the query.
 pub(super) fn filter(query: &mut QueryFields) -> Filter {
-    let statuses =
-        || Fault::new("unknown_value", "must be one of pending, pending_update, approved, success, rejected");
-    Filter {
-        psp_id: query.optional("psp_id", query_id),
-        kyc_status: query.optional("kyc_status", |text| text.parse::<KycStatus>().map_err(|_| statuses())),
-        is_active: query.optional("status", |text| match text {
-            "active" => Ok(true),
-            "inactive" => Ok(false),
-            _ => Err(Fault::new("unknown_value", "must be one of active, inactive")),
-        }),
-        search: query.optional("search", |text| {
-            if text.chars().count() > SEARCH_CHARS_MAX || text.chars().any(char::is_control) {
-                return Err(Fault::new("invalid", format!("must be a text of at most {SEARCH_CHARS_MAX} characters")));
-            }
-            Ok(text.to_owned())
-        }),
-    }
+    let CustomerFilters { psp_id, kyc_status, status, search } = CustomerFilters::read(query);
+    Filter { psp_id, kyc_status, is_active: status, search }
 }
 
+/// Read a customer
+///
+/// Returns the record itself, with its checks, documents and audit entries.
+#[utoipa::path(
+    get, path = "/ops/customers/{customer_id}", tag = "Customers", operation_id = "getCustomer",
+    params(("customer_id" = String, Path, description = "The id of the customer.")),
+    responses((status = 200, description = "The customer.", body = InspectedCustomer)),
+)]
 pub(super) async fn get(operator: Operator, Path(customer_id): Path<String>) -> Result<Answer, ApiError> {
-    Answer::ok(&view(&operator, id_of("customer_id", &customer_id)?).await?.record())
+    Answer::ok(&InspectedCustomer::of(view(&operator, id_of("customer_id", &customer_id)?).await?))
 }
 
-/// Decides manually: `{"outcome": "approved" | "rejected", "reason": "..."}`. Refused before the terms are accepted.
+/// Decide about a customer
+///
+/// Refused before the terms are accepted.
+#[utoipa::path(
+    post, path = "/ops/customers/{customer_id}/decide", tag = "Customers", operation_id = "decideCustomer",
+    request_body = CustomerDecision,
+    params(("customer_id" = String, Path, description = "The id of the customer.")),
+    responses(
+        (status = 200, description = "The customer after the decision.", body = InspectedCustomer),
+        (status = 409, description = "`customer_inactive` or `tos_not_accepted`.", body = Problem),
+    ),
+)]
 pub(super) async fn decide(
     operator: Operator,
     Path(customer_id): Path<String>,
     body: JsonBody,
 ) -> Result<Answer, ApiError> {
     let id = id_of("customer_id", &customer_id)?;
-    let decision = body.read(read_decision)?;
-    carry_out(&operator, id, decision).await?;
-    Answer::ok(&view(&operator, id).await?.record())
-}
-
-/// Decision of the operator, with its reason.
-pub(super) struct Decision {
-    verdict: IdentityVerdict,
-    reason: String,
-}
-
-/// Reads the fields of a decision.
-pub(super) fn read_decision(fields: &Fields<'_>) -> Option<Decision> {
-    only(fields, &names(&FIELDS));
-    let outcome = fields.required("outcome", |value: &Value| match read::string(value)? {
-        "approved" => Ok(true),
-        "rejected" => Ok(false),
-        _ => Err(Fault::new("unknown_value", "must be one of approved, rejected")),
-    });
-    let reason = fields.required("reason", read::text)?;
-    let verdict =
-        if outcome? { IdentityVerdict::Approved } else { IdentityVerdict::Rejected { reasons: vec![reason.clone()] } };
-    Some(Decision { verdict, reason })
+    carry_out(&operator, id, body.parse()?).await?;
+    Answer::ok(&InspectedCustomer::of(view(&operator, id).await?))
 }
 
 /// Carries out a decision for the operator. Used by the API and the page.
-pub(super) async fn carry_out(operator: &Operator, id: CustomerId, decision: Decision) -> Result<(), ApiError> {
+pub(super) async fn carry_out(operator: &Operator, id: CustomerId, decision: CustomerDecision) -> Result<(), ApiError> {
     let system = &operator.system;
-    let Decision { verdict, reason } = decision;
-    let outcome = if verdict == IdentityVerdict::Approved { "approved" } else { "rejected" };
+    let CustomerDecision { outcome: is_approved, reason } = decision;
+    let (outcome, verdict) = if is_approved {
+        ("approved", IdentityVerdict::Approved)
+    } else {
+        ("rejected", IdentityVerdict::Rejected { reasons: vec![reason.clone()] })
+    };
     let now = system.clock().now();
     let mut opened = Opened::find(system.database(), id, None).await?;
     let events = opened.apply(&Command::Decide(verdict), &Actor::Operator, now).await?;

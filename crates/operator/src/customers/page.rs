@@ -7,11 +7,12 @@ use maud::{Markup, html};
 use payferry_domain::Timestamp;
 use payferry_domain::customer::{self, Customer, KycStatus};
 use payferry_entities::{checks, customer_documents};
-use payferry_httpkit::QueryFields;
+use payferry_httpkit::lists::Page as ListPage;
+use payferry_httpkit::{QueryFields, RequestBody as _};
 
 use crate::Operator;
 use crate::customers::query::{CustomerLine, CustomerPage, CustomerView};
-use crate::customers::{FIELDS, carry_out, filter, query as customers, read_decision};
+use crate::customers::{CustomerDecision, FIELDS, carry_out, filter, query as customers};
 use crate::page::form::Filled;
 use crate::page::words::{Tone, ago, audit_log, badge, bounded, done, grouped, head, offset_pages, panel, plain};
 use crate::page::{Failure, NavSection, Page, Refused, id_of, path};
@@ -28,8 +29,10 @@ pub(crate) async fn list(operator: Operator, uri: Uri) -> Result<Response, Failu
         let page = list_page(&operator, &search, None);
         return Ok(Page { status: StatusCode::BAD_REQUEST, ..page }.into_response());
     }
-    let found = customers::list(operator.system.database(), &filter, CUSTOMERS_MAX, search.offset).await?;
-    Ok(list_page(&operator, &search, Some(&found)).into_response())
+    let part = ListPage::at("customers", CUSTOMERS_MAX, search.offset);
+    let (total, mut found) = customers::list(operator.system.database(), &filter, &part).await?;
+    part.cut(&mut found);
+    Ok(list_page(&operator, &search, Some(&(total, found))).into_response())
 }
 
 /// `/ops/view/customers/{customer_id}`: one customer.
@@ -47,7 +50,8 @@ pub(crate) async fn decide(
     filled: Filled,
 ) -> Result<Response, Refused> {
     let before = find(&operator, &customer_id).await?;
-    let outcome = async { carry_out(&operator, before.line.customer.id, filled.read(&FIELDS, read_decision)?).await };
+    let outcome =
+        async { carry_out(&operator, before.line.customer.id, filled.read(&FIELDS, CustomerDecision::read)?).await };
     let now = operator.system.clock().now();
     match filled.answered(outcome.await)? {
         Ok(()) => Ok(Redirect::to(&format!("{}/{customer_id}?done=decided", path("customers"))).into_response()),

@@ -2,17 +2,18 @@
 //!
 //! Deliberately absent: names, addresses, ids and account numbers, which stay sealed. The email identifies a customer.
 
-use payferry_accounts::{Moment, audit, contains};
-use payferry_domain::customer::{Customer, KycStatus, missing};
+use payferry_accounts::{audit, contains};
+use payferry_domain::customer::{Customer, DocumentKind, KycStatus, Missing, missing};
 use payferry_domain::{CustomerId, PspId, Timestamp};
 use payferry_entities::{Database, StoreError, checks, customer_documents, customers};
+use payferry_httpkit::lists::{DateTime, NewestKey, Page, older};
 use payferry_journal::customers::customer_of;
 use sea_orm::sea_query::Expr;
 use sea_orm::{
     ColumnTrait, DbBackend, EntityTrait, Iterable, QueryFilter, QueryOrder, QuerySelect, QueryTrait, Select, Statement,
 };
-use serde::Serialize;
 
+use crate::audit::AuditRecord;
 use crate::query::{COUNTED_MAX, Count};
 
 /// Maximum number of checks and documents of one customer, the latest.
@@ -40,34 +41,42 @@ pub(crate) struct CustomerLine {
     pub(crate) updated_at: Timestamp,
 }
 
-impl CustomerLine {
+record! {
     /// The customer in a response.
-    pub(crate) fn record(self) -> impl Serialize {
-        let Self { customer, email, country, created_at, updated_at } = self;
-        let (is_cleared, missing) = (customer.is_cleared(), missing(&customer));
-        record! {
-            customer_id: customer.id,
-            psp_id: customer.psp_id,
-            // `individual` or `business`.
-            #[serde(rename = "type")]
-            kind: customer.kind.as_str(),
-            email: email,
-            country: country,
-            kyc_status: customer.kyc_status,
-            // Status to which it returns after the screening of an update. Null if no update is screened.
-            before_update: customer.before_update,
-            // True if it can be linked to new objects.
-            is_active: customer.is_active,
-            // True if it may transact.
-            is_cleared: is_cleared,
-            tos_accepted_at: customer.tos_accepted_at.map(Moment),
-            documents: customer.documents,
-            // Missing data that prevents the start of verification.
-            missing: missing,
-            rejection_reasons: customer.rejection_reasons,
-            created_at: Moment(created_at),
-            updated_at: Moment(updated_at),
-        }
+    pub(crate) fn of(line: CustomerLine) {
+        let customer = line.customer;
+        let missing = missing(&customer);
+    }
+
+    /// A customer.
+    pub struct CustomerRecord {
+        #[schema(example = "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+        id: String = customer.id.to_string(),
+        /// The same as `id`.
+        customer_id: String = customer.id.to_string(),
+        psp_id: String = customer.psp_id.to_string(),
+        /// individual or business.
+        #[serde(rename = "type")]
+        kind: &'static str = customer.kind.as_str(),
+        email: String = line.email,
+        /// ISO 3166-1 alpha-3.
+        country: String = line.country,
+        /// pending, pending_update, approved, success or rejected.
+        kyc_status: &'static str = customer.kyc_status.as_str(),
+        /// Status to which it returns after the screening of an update. Null if no update is screened.
+        before_update: Option<&'static str> = customer.before_update.map(KycStatus::as_str),
+        /// True if it can be linked to new objects.
+        is_active: bool = customer.is_active,
+        /// True if it may transact.
+        is_cleared: bool = customer.is_cleared(),
+        tos_accepted_at: Option<DateTime> = customer.tos_accepted_at.map(DateTime::from),
+        /// Kinds of the stored documents.
+        documents: Vec<&'static str> = customer.documents.iter().map(DocumentKind::as_str).collect(),
+        /// Missing data that prevents the start of verification.
+        missing: Vec<&'static str> = missing.into_iter().map(Missing::as_str).collect(),
+        rejection_reasons: Vec<String> = customer.rejection_reasons,
+        created_at: DateTime = line.created_at.into(),
+        updated_at: DateTime = line.updated_at.into(),
     }
 }
 
@@ -85,61 +94,78 @@ pub(crate) struct CustomerView {
     pub(crate) history: Vec<audit::AuditEntry>,
 }
 
-impl CustomerView {
-    /// The customer in a response.
-    pub(crate) fn record(self) -> impl Serialize {
-        let moment = |at| Moment(Timestamp(at));
-        let check = |row: checks::Model| {
-            record! {
-                verification_id: row.id,
-                // `identity` or `rescreen`.
-                purpose: row.purpose,
-                // `queued`, `open`, `passed`, `failed`, `lapsed` or `superseded`.
-                status: row.status,
-                provider: row.provider,
-                // The provider's id of the check.
-                provider_ref: row.provider_ref,
-                // Failed requests to the provider since its last answer.
-                attempts: row.attempts,
-                next_attempt_at: row.next_attempt_at.map(moment),
-                last_error: row.last_error,
-                created_at: moment(row.created_at),
-                updated_at: moment(row.updated_at),
-            }
-        };
-        let document = |row: customer_documents::Model| {
-            record! {
-                document_id: row.id,
-                kind: row.kind,
-                // Media type detected from the content.
-                media_type: row.media_type,
-                size: row.size,
-                uploaded_at: moment(row.uploaded_at),
-                // Time at which another document replaced it.
-                replaced_at: row.replaced_at.map(moment),
-            }
-        };
-        record! {
-            #[serde(flatten)]
-            customer: self.line.record(),
-            checks: self.checks.into_iter().map(check).collect::<Vec<_>>(),
-            stored_documents: self.documents.into_iter().map(document).collect::<Vec<_>>(),
-            history: self.history,
-        }
+record! {
+    fn of(row: checks::Model) {}
+
+    /// A check with the identity provider.
+    pub struct CheckRecord {
+        id: String = row.id.clone(),
+        /// The same as `id`.
+        verification_id: String = row.id,
+        /// identity or rescreen.
+        purpose: String = row.purpose,
+        /// queued, open, passed, failed, lapsed or superseded.
+        status: String = row.status,
+        provider: Option<String> = row.provider,
+        /// The provider's id of the check.
+        provider_ref: Option<String> = row.provider_ref,
+        /// Failed requests to the provider since its last answer.
+        attempts: i64 = row.attempts,
+        next_attempt_at: Option<DateTime> = row.next_attempt_at.map(DateTime),
+        last_error: Option<String> = row.last_error,
+        created_at: DateTime = DateTime(row.created_at),
+        updated_at: DateTime = DateTime(row.updated_at),
     }
 }
 
-/// Reads a page of customers, newest first.
+record! {
+    fn of(row: customer_documents::Model) {}
+
+    /// A document of a customer.
+    pub struct DocumentRecord {
+        id: String = row.id.clone(),
+        /// The same as `id`.
+        document_id: String = row.id,
+        kind: String = row.kind,
+        /// Media type detected from the content.
+        media_type: String = row.media_type,
+        /// Bytes.
+        size: i64 = row.size,
+        uploaded_at: DateTime = DateTime(row.uploaded_at),
+        /// Time at which another document replaced it.
+        replaced_at: Option<DateTime> = row.replaced_at.map(DateTime),
+        created_at: DateTime = DateTime(row.uploaded_at),
+        updated_at: DateTime = DateTime(row.replaced_at.unwrap_or(row.uploaded_at)),
+    }
+}
+
+record! {
+    /// The customer in a response.
+    pub(crate) fn of(view: CustomerView) {}
+
+    /// All data about a customer for a compliance decision.
+    pub struct InspectedCustomer {
+        #[serde(flatten)]
+        customer: CustomerRecord = CustomerRecord::of(view.line),
+        /// The latest first.
+        checks: Vec<CheckRecord> = view.checks.into_iter().map(CheckRecord::of).collect(),
+        /// The latest first.
+        stored_documents: Vec<DocumentRecord> = view.documents.into_iter().map(DocumentRecord::of).collect(),
+        /// Audit entries, oldest first.
+        history: Vec<AuditRecord> = AuditRecord::all(view.history),
+    }
+}
+
+/// Reads a page of customers, newest first, with the first one after it.
 pub(crate) async fn list(
     database: &Database,
     filter: &Filter,
-    limit: u64,
-    offset: u64,
+    page: &Page<NewestKey>,
 ) -> Result<CustomerPage, StoreError> {
     let backend = database.backend();
     let wanted = wanted(backend, filter);
     let total = Count::read(database, count(backend, wanted.clone())).await?;
-    let rows = page(wanted, limit, offset).all(database.reader()).await?;
+    let rows = rows(wanted, page).all(database.reader()).await?;
     Ok((total, rows.into_iter().map(line).collect::<Result<_, _>>()?))
 }
 
@@ -161,12 +187,14 @@ fn count(backend: DbBackend, wanted: Select<customers::Entity>) -> Statement {
 }
 
 /// Selects one page, newest first.
-fn page(wanted: Select<customers::Entity>, limit: u64, offset: u64) -> Select<customers::Entity> {
+fn rows(wanted: Select<customers::Entity>, page: &Page<NewestKey>) -> Select<customers::Entity> {
+    const ORDER: [customers::Column; 2] = [customers::Column::CreatedAt, customers::Column::Id];
     columns(wanted)
-        .order_by_desc(customers::Column::CreatedAt)
-        .order_by_desc(customers::Column::Id)
-        .limit(limit)
-        .offset(offset)
+        .apply_if(page.after.clone(), |query, after| query.filter(older::<customers::Entity>(ORDER, after)))
+        .order_by_desc(ORDER[0])
+        .order_by_desc(ORDER[1])
+        .limit(page.rows_max())
+        .offset(page.offset)
 }
 
 pub(crate) async fn one(database: &Database, id: CustomerId) -> Result<Option<CustomerView>, StoreError> {
@@ -229,7 +257,7 @@ mod tests {
             (Filter { psp_id, ..Filter::default() }, "customers_list"),
         ] {
             let backend = database.backend();
-            let rows = page(wanted(backend, &filter), 50, 50).build(backend);
+            let rows = rows(wanted(backend, &filter), &Page::at("customers", 50, 50)).build(backend);
             let plan = query_plan(database.reader(), rows).await;
             assert!(plan.iter().any(|step| step.contains(index)), "{filter:?}: {plan:?}");
             assert!(!plan.iter().any(|step| step.contains("TEMP B-TREE")), "{filter:?} sorts: {plan:?}");

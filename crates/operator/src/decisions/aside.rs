@@ -11,8 +11,10 @@ use payferry_domain::money::UNITS_PER_TOKEN;
 use payferry_domain::payment::{LISTED_MAX, Payment};
 use payferry_domain::{Amount, PaymentId, Timestamp, Token};
 use sea_orm::{DbErr, FromQueryResult, Statement, Value};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
 
+use crate::openapi::checksummed_text;
 use crate::query::{COUNTED_MAX, Count, rows};
 
 /// Maximum number of transfers of one token on one chain that are summed. A payment can never list more.
@@ -28,13 +30,14 @@ const PART: i128 = 1 << 32;
 const IS_ASIDE: &str = "applied_version = 0 AND applied_revision > 0 AND presence = 'present'";
 
 /// Transfers of one token on one chain that are set aside.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct SetAsideLine {
     #[serde(skip)]
     pub(crate) payment_id: String,
     pub chain: String,
     /// Token, if it is one that payments expect on this chain.
     pub currency: Option<&'static str>,
+    #[serde(serialize_with = "with_checksum")]
     pub token_address: String,
     /// Number of transfers, at most [`SUMMED_MAX`].
     pub transfers: i64,
@@ -43,7 +46,12 @@ pub struct SetAsideLine {
     /// True if there are more transfers than these.
     pub at_least: bool,
     /// Time at which the first of them was recorded.
+    #[schema(value_type = String, format = DateTime)]
     pub since: Moment,
+}
+
+fn with_checksum<S: Serializer>(address: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&checksummed_text(address.to_owned()))
 }
 
 impl SetAsideLine {

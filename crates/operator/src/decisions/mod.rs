@@ -14,56 +14,71 @@ use payferry_actors::destination::Unsuitable;
 use payferry_actors::payment::ResultRows;
 use payferry_domain::payment::{self, Command, Decision, Event, Payment, Rejection, Requester, TransferKey};
 use payferry_domain::{Address, Amount, Asset, Chain, CommandError, Hash32, PaymentId, RefundId, Timestamp};
+use payferry_httpkit::extract::Field as _;
+use payferry_httpkit::extract::field::{optional, required};
+use payferry_httpkit::extract::parameters::word;
 use payferry_httpkit::idempotency::{KEY_CHARS_MAX, is_key};
-use payferry_httpkit::{Answer, ApiError, Fault, Fields, JsonBody, Path, read};
+use payferry_httpkit::{
+    Answer, ApiError, Fault, Fields, JsonBody, Path, Problem, RequestBody as _, Rule, read, request, rule,
+};
 use payferry_journal::audit::{Actor, NewAuditEntry};
 use sea_orm::DbErr;
+use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use ulid::Ulid;
+use utoipa::ToSchema;
 
 use crate::Operator;
 use crate::actors::quarantine::quarantined;
 use crate::approvals::action::ApprovalAction;
 use crate::approvals::store::Proposal;
-use crate::approvals::{self, Guarded};
+use crate::approvals::{self, Guarded, ProposedAction};
 use crate::decisions::query as decisions;
-use crate::decisions::query::Decisions;
-use crate::input::{only, payment_id_of};
-use crate::page::form::{Sort, names};
+use crate::decisions::query::{Decisions, DecisionsRecord};
+use crate::input::{DECISION, payment_id_of, unknown};
+use crate::page::form::Sort;
 
 /// Maximum number of transfers that one decision applies, because all of them are written in one commit.
 const APPLIED_AT_ONCE_MAX: u64 = 100;
 /// Field with the destination address.
 const ADDRESS: &str = "address";
 
-/// Returns the possible decisions about a payment, and the earlier ones.
+/// Read the decisions about a payment
+///
+/// Returns the record itself: the possible decisions, and the earlier ones.
+#[utoipa::path(
+    get, path = "/ops/payments/{payment_id}", tag = "Money", operation_id = "getDecisions",
+    params(("payment_id" = String, Path, description = PAYMENT_ID)),
+    responses((status = 200, description = "The decisions.", body = DecisionsRecord)),
+)]
 pub(super) async fn get(operator: Operator, Path(payment_id): Path<String>) -> Result<Answer, ApiError> {
-    Answer::ok(&find(&operator, payment_id_of(&payment_id)?).await?.record())
+    Answer::ok(&DecisionsRecord::of(find(&operator, payment_id_of(&payment_id)?).await?))
 }
+
+/// Description of the payment in the path.
+const PAYMENT_ID: &str = "The id of the payment, or of the transfer to a customer.";
 
 payferry_domain::named! {
     /// Kind of a decision, and the last segment of its path.
     DecisionKind, "a decision about a payment" {
-        /// Allows or blocks a transfer: `{"chain", "tx_hash", "log_index", "decision": "allow" | "block", "reason"}`.
+        /// Allows or blocks a transfer.
         Screen = "screen",
-        /// Allows or blocks the address of a refund: `{"refund_id", "decision": "allow" | "block", "reason"}`.
+        /// Allows or blocks the address of a refund.
         ScreenRefund = "screen_refund",
-        /// Approves or rejects a refund above the limit: `{"refund_id", "decision": "approve" | "reject", "reason"}`.
+        /// Approves or rejects a refund above the limit.
         ApproveRefund = "approve_refund",
-        /// Sends blocked money to an address: `{"address", "amount"?, "idempotency_key"?, "reason"}`. Without an
-        /// amount, sends everything. For a token or chain other than the expected one, `"chain"` and `"token_address"`
-        /// select the money. A repeated request with the same key is the same refund.
+        /// Sends blocked money to an address.
         RefundBlocked = "refund_blocked",
-        /// Retries a failed settlement now: `{"reason"}`.
+        /// Retries a failed settlement now.
         RetrySettlement = "retry_settlement",
-        /// Applies transfers that were set aside, the largest first: `{"reason"}`.
+        /// Applies transfers that were set aside, the largest first.
         ApplySetAside = "take_in",
     }
 }
 
 impl DecisionKind {
-    /// Fields of the decision, in the API and in the form.
+    /// Fields of the form of the decision.
     fn fields(self) -> &'static [(&'static str, Sort)] {
         match self {
             Self::Screen => &[
@@ -98,19 +113,184 @@ impl<S: Sync> FromRequestParts<S> for DecisionKind {
     }
 }
 
+request! {
+    /// A decision about a transfer.
+    pub struct ScreenRequest refusing(unknown::<ScreenRequest>) {
+        chain: Chain = required(rule::name()),
+        tx_hash: Hash32 = required(rule::hash()),
+        log_index: i64 = required(rule::whole::<0, { u32::MAX as i64 }>()),
+        /// `allow` or `block`.
+        decision: Decision = required(DECISION),
+        /// The basis of the decision, without personal data.
+        reason: String = required(rule::text()),
+    }
+}
+
+request! {
+    /// A decision about the address of a refund.
+    pub struct ScreenRefundRequest refusing(unknown::<ScreenRefundRequest>) {
+        refund_id: RefundId = required(rule::id()),
+        /// `allow` or `block`.
+        decision: Decision = required(DECISION),
+        /// The basis of the decision, without personal data.
+        reason: String = required(rule::text()),
+    }
+}
+
+request! {
+    /// A decision about a refund above the limit.
+    pub struct ApproveRefundRequest refusing(unknown::<ApproveRefundRequest>) {
+        refund_id: RefundId = required(rule::id()),
+        /// `approve` or `reject`.
+        decision: bool = required(IS_APPROVED),
+        /// The basis of the decision, without personal data.
+        reason: String = required(rule::text()),
+    }
+}
+
+request! {
+    /// Blocked money to send.
+    pub struct RefundBlockedRequest refusing(unknown::<RefundBlockedRequest>) {
+        /// For a token or chain other than the expected one: the chain of the money. Together with `token_address`.
+        chain: Option<Chain> = optional(rule::name()),
+        /// The contract of the token. Together with `chain`.
+        token_address: Option<Address> = optional(rule::address()),
+        /// Destination.
+        address: Address = required(rule::address()),
+        /// Everything if absent.
+        amount: Option<Amount> = optional(rule::part()).example("10.00"),
+        /// A repeated request with the same key is the same refund.
+        idempotency_key: Option<String> = optional(IDEMPOTENCY_KEY).example("case-17"),
+        /// The basis of the decision, without personal data.
+        reason: String = required(rule::text()),
+    }
+}
+
+request! {
+    /// A decision that needs only a reason.
+    pub struct ReasonRequest refusing(unknown::<ReasonRequest>) {
+        /// The basis of the decision, without personal data.
+        reason: String = required(rule::text()),
+    }
+}
+
+/// `approve` or `reject`.
+const IS_APPROVED: Rule<bool> = Rule {
+    read: |value| word(&[("approve", true), ("reject", false)], value),
+    schema: || rule::one_of(["approve", "reject"]),
+};
+
+/// An idempotency key with the same format as the header.
+const IDEMPOTENCY_KEY: Rule<String> = Rule {
+    read: |value| {
+        let key = read::string(value)?;
+        let malformed = || Fault::new("invalid_key", format!("must be 1 to {KEY_CHARS_MAX} visible ASCII characters"));
+        if is_key(key) { Ok(key.to_owned()) } else { Err(malformed()) }
+    },
+    schema: || rule::string().min_length(Some(1)).max_length(Some(KEY_CHARS_MAX)).pattern(Some("^[!-~]+$")),
+};
+
+/// Description of the conflicts.
+const CONFLICT: &str = "The domain refuses it: `payment_pending`, `settlement_in_progress`, `settlement_not_failed`, \
+    `funds_blocked`, `nothing_to_refund`, `refund_too_large`, `refund_spans_vaults`, `refund_must_be_all`, `refund_exists`, \
+    `not_awaiting_approval`, `not_in_review`, `nothing_set_aside` or `list_full`; or `payment_quarantined`, or \
+    `approval_open`.";
+
+/// Response to a decision that may need a second operator.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "it describes either response")]
+pub enum GuardedDecision {
+    /// It is carried out.
+    CarriedOut(DecisionsRecord),
+    /// It waits for approval.
+    Proposed(ProposedAction),
+}
+
+/// Declares the handler of a decision.
+macro_rules! decision {
+    (
+        $(#[doc = $about:literal])*
+        $handler:ident($kind:ident, $request:ident) at $path:literal as $name:literal,
+        $($status:literal = $body:ident)|+
+    ) => {
+        $(#[doc = $about])*
+        #[utoipa::path(
+            post, path = $path, tag = "Money", operation_id = $name, request_body = $request,
+            params(("payment_id" = String, Path, description = PAYMENT_ID)),
+            responses(
+                $((status = $status, description = "Done, or waiting for approval.", body = $body),)+
+                (status = 404, description = "`payment_not_found`, `transfer_not_found` or `refund_not_found`.", body = Problem),
+                (status = 409, description = CONFLICT, body = Problem),
+                (status = 422, description = "Invalid fields, all named; or `refund_address_invalid`.", body = Problem),
+            ),
+        )]
+        pub(super) async fn $handler(
+            operator: Operator,
+            Path(payment_id): Path<String>,
+            body: JsonBody,
+        ) -> Result<Answer, ApiError> {
+            decide(&operator, &payment_id, DecisionKind::$kind, &body).await
+        }
+    };
+}
+
+decision! {
+    /// Allow or block a transfer
+    screen(Screen, ScreenRequest) at "/ops/payments/{payment_id}/screen" as "screenTransfer",
+    200 = DecisionsRecord
+}
+
+decision! {
+    /// Allow or block the address of a refund
+    screen_refund(ScreenRefund, ScreenRefundRequest)
+    at "/ops/payments/{payment_id}/screen_refund" as "screenRefund",
+    200 = DecisionsRecord
+}
+
+decision! {
+    /// Approve or reject a refund above the limit
+    approve_refund(ApproveRefund, ApproveRefundRequest)
+    at "/ops/payments/{payment_id}/approve_refund" as "approveRefund",
+    200 = DecisionsRecord | 202 = ProposedAction
+}
+
+decision! {
+    /// Send blocked money to an address
+    refund_blocked(RefundBlocked, RefundBlockedRequest)
+    at "/ops/payments/{payment_id}/refund_blocked" as "refundBlockedMoney",
+    202 = GuardedDecision
+}
+
+decision! {
+    /// Retry a failed settlement now
+    retry_settlement(RetrySettlement, ReasonRequest)
+    at "/ops/payments/{payment_id}/retry_settlement" as "retrySettlement",
+    202 = DecisionsRecord
+}
+
+decision! {
+    /// Apply the transfers that were set aside
+    ///
+    /// The largest first.
+    apply_set_aside(ApplySetAside, ReasonRequest)
+    at "/ops/payments/{payment_id}/take_in" as "applySetAside",
+    200 = DecisionsRecord
+}
+
 /// Carries out a decision.
-pub(super) async fn decide(
-    operator: Operator,
-    Path(payment_id): Path<String>,
+async fn decide(
+    operator: &Operator,
+    payment_id: &str,
     kind: DecisionKind,
-    body: JsonBody,
+    body: &JsonBody,
 ) -> Result<Answer, ApiError> {
-    let id = payment_id_of(&payment_id)?;
-    let unsuitable = kind.unsuitable(&operator, body.value()).await?;
+    let id = payment_id_of(payment_id)?;
+    let unsuitable = kind.unsuitable(operator, body.value()).await?;
     let request = body.read(|fields| DecisionRequest::read(kind, fields, unsuitable))?;
-    let decisions = match carry_out(&operator, id, request).await? {
-        Guarded::CarriedOut(decisions) => decisions.record(),
-        Guarded::Proposed(approval) => return approvals::proposed(&operator, &approval),
+    let decisions = match carry_out(operator, id, request).await? {
+        Guarded::CarriedOut(decisions) => DecisionsRecord::of(decisions),
+        Guarded::Proposed(approval) => return approvals::proposed(operator, &approval),
     };
     match kind {
         DecisionKind::RefundBlocked | DecisionKind::RetrySettlement => Answer::accepted(&decisions),
@@ -144,83 +324,42 @@ enum Action {
 impl DecisionRequest {
     /// Reads the fields of a decision. `unsuitable` is the result of the check of its address.
     fn read(kind: DecisionKind, fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Option<Self> {
-        only(fields, &names(kind.fields()));
-        let action = match kind {
-            DecisionKind::Screen => screening(fields),
+        let (action, reason) = match kind {
+            DecisionKind::Screen => {
+                let ScreenRequest { chain, tx_hash, log_index, decision, reason } = ScreenRequest::read(fields)?;
+                let key = TransferKey { chain, tx_hash, log_index: log_index.try_into().ok()? };
+                (Action::Screen { key, decision }, reason)
+            }
             DecisionKind::ScreenRefund => {
-                let refund_id = fields.required("refund_id", read::id);
-                let decision = fields.required("decision", decision);
-                refund_id.zip(decision).map(|(refund_id, decision)| Action::ScreenRefund { refund_id, decision })
+                let ScreenRefundRequest { refund_id, decision, reason } = ScreenRefundRequest::read(fields)?;
+                (Action::ScreenRefund { refund_id, decision }, reason)
             }
             DecisionKind::ApproveRefund => {
-                let refund_id = fields.required("refund_id", read::id);
-                let approve = fields.required("decision", approval);
-                refund_id.zip(approve).map(|(refund_id, approve)| Action::ApproveRefund { refund_id, approve })
+                let ApproveRefundRequest { refund_id, decision, reason } = ApproveRefundRequest::read(fields)?;
+                (Action::ApproveRefund { refund_id, approve: decision }, reason)
             }
-            DecisionKind::RefundBlocked => refund(fields, unsuitable),
-            DecisionKind::RetrySettlement => Some(Action::RetrySettlement),
-            DecisionKind::ApplySetAside => Some(Action::ApplySetAside),
+            DecisionKind::RefundBlocked => refund(fields, unsuitable)?,
+            DecisionKind::RetrySettlement => (Action::RetrySettlement, ReasonRequest::read(fields)?.reason),
+            DecisionKind::ApplySetAside => (Action::ApplySetAside, ReasonRequest::read(fields)?.reason),
         };
-        let reason = fields.required("reason", read::text);
-        Some(Self { action: action?, reason: reason? })
+        Some(Self { action, reason })
     }
 }
 
-/// Reads the fields of a decision about a transfer.
-fn screening(fields: &Fields<'_>) -> Option<Action> {
-    let chain = fields.required("chain", read::name::<Chain>);
-    let tx_hash = fields.required("tx_hash", |value| {
-        let malformed = |_| Fault::new("invalid_hash", "must be 0x and 64 hexadecimal digits");
-        read::string(value)?.parse::<Hash32>().map_err(malformed)
-    });
-    let log_index = fields.required("log_index", |value| read::whole(value, 0, u32::MAX.into()));
-    let decision = fields.required("decision", decision);
-    let key = TransferKey { chain: chain?, tx_hash: tx_hash?, log_index: log_index.and_then(|at| at.try_into().ok())? };
-    Some(Action::Screen { key, decision: decision? })
-}
-
-/// Reads the fields of a refund of blocked money.
-fn refund(fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Option<Action> {
-    let chain = fields.optional("chain", read::name::<Chain>);
-    let token_address = fields.optional("token_address", read::address);
+/// Reads a refund of blocked money and its reason.
+fn refund(fields: &Fields<'_>, unsuitable: Option<Unsuitable>) -> Option<(Action, String)> {
+    let asked = RefundBlockedRequest::read(fields);
     for (name, other) in [("chain", "token_address"), ("token_address", "chain")] {
         if !fields.has(name) && fields.has(other) {
             fields.fault(name, Fault::new("required", format!("is required together with {other}")));
         }
     }
-    let to = fields.required(ADDRESS, read::address);
     if let Some(unsuitable) = unsuitable {
         fields.fault(ADDRESS, Fault::new(unsuitable.code(), unsuitable.to_string()));
     }
-    let amount = fields.optional("amount", read::part);
-    let key = fields.optional("idempotency_key", idempotency_key);
+    let RefundBlockedRequest { chain, token_address, address: to, amount, idempotency_key: key, reason } = asked?;
     let asset = chain.zip(token_address).map(|(chain, address)| Asset { chain, address });
-    Some(Action::RefundBlocked { to: to?, amount, asset, key })
-}
-
-/// Reads `allow` or `block`.
-pub(super) fn decision(value: &Value) -> Result<Decision, Fault> {
-    match read::string(value)? {
-        "allow" => Ok(Decision::Allow),
-        "block" => Ok(Decision::Block),
-        _ => Err(Fault::new("unknown_value", "must be one of allow, block")),
-    }
-}
-
-/// Reads `approve` or `reject`.
-fn approval(value: &Value) -> Result<bool, Fault> {
-    match read::string(value)? {
-        "approve" => Ok(true),
-        "reject" => Ok(false),
-        _ => Err(Fault::new("unknown_value", "must be one of approve, reject")),
-    }
-}
-
-/// Reads an idempotency key with the same format as the header.
-fn idempotency_key(value: &Value) -> Result<String, Fault> {
-    let key = read::string(value)?;
-    let malformed = || Fault::new("invalid_key", format!("must be 1 to {KEY_CHARS_MAX} visible ASCII characters"));
-    if is_key(key) { Ok(key.to_owned()) } else { Err(malformed()) }
+    Some((Action::RefundBlocked { to, amount, asset, key }, reason))
 }
 
 /// Key of a refund without an idempotency key: derived from the next refund after those that are listed. Until that

@@ -1,24 +1,28 @@
 //! Possible operator decisions about a payment. The domain decides which commands it would accept, so that this list
 //! and the domain always agree.
 
-use payferry_accounts::{Moment, audit};
+use payferry_accounts::audit;
 use payferry_actors::System;
 use payferry_domain::payment::{
-    Command, Decision, Funds, Payment, Refund, RefundOrder, Requester, Transfer, TransferToken, Verdict, decide,
+    Command, Decision, Funds, Label, Payment, Refund, RefundOrder, Requester, Settlement, Transfer, TransferToken,
+    Verdict, decide,
 };
 use payferry_domain::{Address, Amount, Asset, PaymentId, RefundId, Timestamp, Token};
 use payferry_entities::StoreError;
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::ApiError;
+use payferry_httpkit::lists::DateTime;
 use serde::Serialize;
+use utoipa::ToSchema;
 
+use crate::audit::AuditRecord;
 use crate::decisions::aside::{self, SetAsideLine};
 
 /// Provider name in an operator's verdict.
 const OPERATOR: &str = "operator";
 
 /// Action that an operator can take on a payment now.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Possible {
     /// `screen`, `screen_refund`, `approve_refund`, `refund_blocked`, `retry_settlement`, `take_in` or `release`.
     pub action: &'static str,
@@ -38,7 +42,7 @@ pub(crate) struct Decisions {
 }
 
 /// Blocked money of one token on one chain.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct BlockedLine {
     pub(crate) chain: &'static str,
     /// Token, if it is one that payments expect on any chain.
@@ -59,82 +63,110 @@ pub(crate) async fn decisions(system: &System, id: PaymentId) -> Result<Option<D
     Ok(Some(Decisions { payment, set_aside, can, history, now }))
 }
 
-impl Decisions {
+record! {
     /// The state in a response.
-    pub(crate) fn record(self) -> impl Serialize {
-        let payment = &self.payment;
-        let terms = &payment.terms;
-        let settlement = payment.settlement.as_deref().map(|settlement| {
-            record! {
-                // `queued`, `settled`, `failed` or `withdrawn`.
-                status: settlement.state.as_str(),
-                amount: settlement.amount.to_string(),
-                // Number of persistent failures.
-                failures: settlement.failures,
-                failure: settlement.failure.clone(),
-                // Time of the next automatic attempt.
-                retry_at: settlement.retry_at.map(Moment),
-            }
-        });
-        record! {
-            payment_id: terms.id,
-            psp_id: terms.psp_id,
-            status: payment.status,
-            labels: payment.labels.iter().collect::<Vec<_>>(),
-            chain: terms.chain.as_str(),
-            currency: terms.token.as_str(),
-            // Blocked funds in the wallet of the payment that were not sent back.
-            blocked_held: payment.blocked_held().to_string(),
-            // The same by token and chain, with blocked money of other tokens and on other chains.
-            blocked: self.blocked(),
-            set_aside: self.set_aside.clone(),
-            // Every transfer, with its possible decisions.
-            transfers: payment.transfers.iter().map(|one| transfer_record(one, may(payment, one, self.now))).collect::<Vec<_>>(),
-            // Refunds whose address is in screening or that wait for approval, each with its possible decisions.
-            refunds: held(payment).map(|one| refund_record(one, may_refund(payment, one, self.now))).collect::<Vec<_>>(),
-            settlement: settlement,
-            can: self.can.clone(),
-            history: self.history.clone(),
-        }
+    pub(crate) fn of(decisions: Decisions) {
+        let payment = &decisions.payment;
+        let (terms, now) = (&payment.terms, decisions.now);
+    }
+
+    /// The decisions about the money of a payment.
+    pub struct DecisionsRecord {
+        /// The id of the payment.
+        id: String = terms.id.to_string(),
+        /// The same as `id`.
+        payment_id: String = terms.id.to_string(),
+        psp_id: String = terms.psp_id.to_string(),
+        /// pending, confirmed, settled, mismatched or failed.
+        status: &'static str = payment.status.as_str(),
+        labels: Vec<&'static str> = payment.labels.iter().map(Label::as_str).collect(),
+        chain: &'static str = terms.chain.as_str(),
+        /// USDC or USDT.
+        currency: &'static str = terms.token.as_str(),
+        /// Blocked funds in the wallet of the payment that were not sent back.
+        blocked_held: String = payment.blocked_held().to_string(),
+        /// The same by token and chain, with blocked money of other tokens and on other chains.
+        blocked: Vec<BlockedLine> = decisions.blocked(),
+        /// Transfers that are not listed because the list is full.
+        set_aside: Vec<SetAsideLine> = decisions.set_aside.clone(),
+        /// Every transfer, with its possible decisions.
+        transfers: Vec<DecidableTransfer> =
+            payment.transfers.iter().map(|one| DecidableTransfer::of(one, may(payment, one, now))).collect(),
+        /// Refunds whose address is in screening or that wait for approval, each with its possible decisions.
+        refunds: Vec<DecidableRefund> =
+            held(payment).map(|one| DecidableRefund::of(one, may_refund(payment, one, now))).collect(),
+        settlement: Option<SettlementState> = payment.settlement.as_deref().map(SettlementState::of),
+        can: Vec<Possible> = decisions.can.clone(),
+        /// Audit entries, oldest first.
+        history: Vec<AuditRecord> = AuditRecord::all(decisions.history.clone()),
+        created_at: DateTime = terms.created_at.into(),
+        updated_at: DateTime = payment.updated_at.into(),
     }
 }
 
-fn transfer_record(transfer: &Transfer, may: Vec<Decision>) -> impl Serialize + use<> {
-    record! {
-        chain: transfer.key.chain.as_str(),
-        tx_hash: transfer.key.tx_hash,
-        log_index: transfer.key.log_index,
-        from: checksummed(transfer.from),
-        amount: transfer.amount.to_string(),
-        // `seen`, `final`, `orphaned` or `ignored`.
-        status: transfer.status.as_str(),
+record! {
+    fn of(settlement: &Settlement) {}
+
+    /// State of a settlement.
+    pub struct SettlementState {
+        /// queued, settled, failed or withdrawn.
+        status: &'static str = settlement.state.as_str(),
+        amount: String = settlement.amount.to_string(),
+        /// Number of persistent failures.
+        failures: u32 = settlement.failures,
+        failure: Option<String> = settlement.failure.clone(),
+        /// Time of the next automatic attempt.
+        retry_at: Option<DateTime> = settlement.retry_at.map(DateTime::from),
+    }
+}
+
+record! {
+    fn of(transfer: &Transfer, may: Vec<Decision>) {}
+
+    /// A transfer with its possible decisions.
+    pub struct DecidableTransfer {
+        chain: &'static str = transfer.key.chain.as_str(),
+        tx_hash: String = transfer.key.tx_hash.to_string(),
+        log_index: u32 = transfer.key.log_index,
+        from: String = checksummed(transfer.from),
+        amount: String = transfer.amount.to_string(),
+        /// seen, final, orphaned or ignored.
+        status: &'static str = transfer.status.as_str(),
         #[serde(flatten)]
-        screening: screening_record(transfer.verdict.as_deref()),
-        may: may,
+        screening: ScreeningRecord = ScreeningRecord::of(transfer.verdict.as_deref()),
+        /// Possible decisions: allow, block.
+        may: Vec<&'static str> = may.into_iter().map(Decision::as_str).collect(),
     }
 }
 
-fn refund_record(refund: &Refund, may: Vec<Decision>) -> impl Serialize + use<> {
-    record! {
-        refund_id: refund.id,
-        amount: refund.amount.to_string(),
-        address: checksummed(refund.to),
+record! {
+    fn of(refund: &Refund, may: Vec<Decision>) {}
+
+    /// A refund with its possible decisions.
+    pub struct DecidableRefund {
+        refund_id: String = refund.id.to_string(),
+        amount: String = refund.amount.to_string(),
+        address: String = checksummed(refund.to),
         #[serde(flatten)]
-        screening: screening_record(refund.verdict.as_deref()),
-        // Decisions about its address.
-        may: may,
-        awaits_approval: refund.awaits_approval(),
+        screening: ScreeningRecord = ScreeningRecord::of(refund.verdict.as_deref()),
+        /// Possible decisions about its address: allow, block.
+        may: Vec<&'static str> = may.into_iter().map(Decision::as_str).collect(),
+        awaits_approval: bool = refund.awaits_approval(),
     }
 }
 
-/// Screening of a transfer or an address in a response. All fields are empty while screening has not answered.
-pub(crate) fn screening_record(verdict: Option<&Verdict>) -> impl Serialize + use<> {
-    record! {
-        verdict: verdict.map(|said| said.decision),
-        provider: verdict.map(|said| said.provider.clone()),
-        // Findings of the provider.
-        flags: verdict.map(|said| said.flags.clone()).unwrap_or_default(),
-        checked_at: verdict.map(|said| Moment(said.checked_at)),
+record! {
+    /// Screening of a transfer or an address. All fields are empty while screening has not answered.
+    pub(crate) fn of(said: Option<&Verdict>) {}
+
+    /// Result of screening. All fields are empty while screening has not answered.
+    pub struct ScreeningRecord {
+        /// allow, review or block.
+        verdict: Option<&'static str> = said.map(|said| said.decision.as_str()),
+        provider: Option<String> = said.map(|said| said.provider.clone()),
+        /// Findings of the provider.
+        flags: Vec<String> = said.map(|said| said.flags.clone()).unwrap_or_default(),
+        checked_at: Option<DateTime> = said.map(|said| said.checked_at.into()),
     }
 }
 

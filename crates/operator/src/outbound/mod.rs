@@ -4,64 +4,117 @@
 pub(crate) mod page;
 pub(crate) mod query;
 
+use payferry_actors::observe::OutboundLine;
 use payferry_domain::CommandError;
 use payferry_domain::outbound::OutboundId;
 use payferry_domain::payment::Decision;
-use payferry_httpkit::{Answer, ApiError, Fault, Fields, JsonBody, Path, QueryFields, read};
+use payferry_httpkit::extract::field::required;
+use payferry_httpkit::extract::parameters::number;
+use payferry_httpkit::lists::{CURSOR, Page};
+use payferry_httpkit::openapi::UnreadableQuery;
+use payferry_httpkit::{
+    Answer, ApiError, Fault, JsonBody, Path, Problem, QueryFields, Rule, query, read, request, rule,
+};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
+use serde::Serialize;
 use serde_json::json;
+use utoipa::ToSchema;
 
 use crate::Operator;
 use crate::actors::quarantine::quarantined;
-use crate::decisions::decision;
-use crate::input::{LINES_DEFAULT, LINES_MAX, id_of, limit, only};
-use crate::outbound::query::OutboundFacts;
-use crate::page::form::{Sort, names};
+use crate::input::{DECISION, LINES_DEFAULT, LINES_MAX, id_of, unknown};
+use crate::outbound::query::{OutboundFacts, OutboundRecord};
+use crate::page::form::Sort;
 
-/// Fields of a decision about the address, in the API and in the form.
+/// Fields of the form of a decision about the address.
 const FIELDS: [(&str, Sort); 2] = [("decision", Sort::Text), ("reason", Sort::Text)];
 
-/// Returns the live payouts and withdrawals in order of id, and the start of the next page if there may be one.
-/// `?after=` starts after an id, `?limit=` sets the page size.
+/// The id of a payout or withdrawal.
+const OUTBOUND_ID: Rule<OutboundId> = Rule {
+    read: |value| {
+        let malformed = |_| Fault::new("invalid_id", "is not the id of a payout or withdrawal");
+        read::string(value)?.parse().map_err(malformed)
+    },
+    schema: || rule::string().pattern(Some("^(po|wd)_[0-7][0-9A-HJKMNP-TV-Z]{25}$")),
+};
+
+query! {
+    /// Page of the list.
+    pub struct OutboundQuery {
+        /// Only ids after this one: the `next_after` of the previous page.
+        after: OutboundId = OUTBOUND_ID,
+        /// Maximum number of items; 100 if absent.
+        limit: u64 = number::<1, LINES_MAX>(),
+        /// The `next_cursor` of the previous page. Not together with `after`.
+        cursor: String = CURSOR,
+    }
+}
+
+/// A page of live payouts and withdrawals.
+#[derive(Serialize, ToSchema)]
+pub struct OutboundList {
+    /// In the order of their ids.
+    sendings: Vec<OutboundLine>,
+    /// Pass it as `after` to get the next page; null on the last page.
+    next_after: Option<String>,
+    /// Pass it as `cursor` to get the next page; null on the last page.
+    next_cursor: Option<String>,
+}
+
+/// List the live payouts and withdrawals
+///
+/// Sent and failed ones have no actor and are not listed.
+#[utoipa::path(
+    get, path = "/ops/sendings", tag = "Money", operation_id = "listSendings", params(OutboundQuery),
+    responses((status = 200, description = "A page.", body = OutboundList), UnreadableQuery),
+)]
 pub(crate) async fn list(operator: Operator, mut query: QueryFields) -> Result<Answer, ApiError> {
-    let malformed = |_| Fault::new("invalid_id", "is not the id of a payout or withdrawal");
-    let after = query.optional("after", |text| text.parse().map_err(malformed));
-    let limit = limit(&mut query, LINES_DEFAULT, LINES_MAX);
-    query.finish()?;
-    let sendings = operator.system.outbound_live(after, limit);
-    let next_after = sendings.last().filter(|_| sendings.len() == limit).map(|line| line.id);
-    Answer::ok(&record! { sendings: sendings, next_after: next_after })
+    let OutboundQuery { after, limit, .. } = OutboundQuery::read(&mut query);
+    let page = Page::of_limit("sendings", query, limit.unwrap_or(LINES_DEFAULT), after.is_some())?;
+    let mut sendings = operator.system.outbound_live(after.or(page.after), page.lines_max());
+    let next = page.cut(&mut sendings).then(|| sendings.last()).flatten().map(|line| line.id);
+    let next_cursor = next.map(|id| page.cursor(&id)).transpose()?;
+    Answer::ok(&OutboundList { sendings, next_after: next.map(|id| id.to_string()), next_cursor })
 }
 
-/// Returns a payout or withdrawal, its actor, and the possible decisions.
+/// Read a payout or withdrawal
+///
+/// Returns the record itself, with its actor and the possible decisions.
+#[utoipa::path(
+    get, path = "/ops/sendings/{sending_id}", tag = "Money", operation_id = "getSending",
+    params(("sending_id" = String, Path, description = "The id of the payout or withdrawal.")),
+    responses((status = 200, description = "The payout or withdrawal.", body = OutboundRecord)),
+)]
 pub(crate) async fn get(operator: Operator, Path(id): Path<String>) -> Result<Answer, ApiError> {
-    Answer::ok(&find(&operator, id_of("sending_id", &id)?).await?.record())
+    Answer::ok(&OutboundRecord::of(find(&operator, id_of("sending_id", &id)?).await?)?)
 }
 
-/// Allows or blocks the address: `{"decision": "allow" | "block", "reason"}`.
+/// Decide about the address of a payout or withdrawal
+#[utoipa::path(
+    post, path = "/ops/sendings/{sending_id}/screen", tag = "Money", operation_id = "screenSending",
+    request_body = OutboundDecision,
+    params(("sending_id" = String, Path, description = "The id of the payout or withdrawal.")),
+    responses(
+        (status = 200, description = "The payout or withdrawal after the decision.", body = OutboundRecord),
+        (status = 409, description = "`not_in_review` or `sending_quarantined`.", body = Problem),
+    ),
+)]
 pub(crate) async fn screen(operator: Operator, Path(id): Path<String>, body: JsonBody) -> Result<Answer, ApiError> {
     let id = id_of("sending_id", &id)?;
-    let request = body.read(DecisionRequest::read)?;
-    Answer::ok(&carry_out(&operator, id, request).await?.record())
+    Answer::ok(&OutboundRecord::of(carry_out(&operator, id, body.parse()?).await?)?)
 }
 
 pub(crate) async fn find(operator: &Operator, id: OutboundId) -> Result<OutboundFacts, ApiError> {
     query::outbound(&operator.system, id).await?.ok_or(ApiError::NotFound("sending"))
 }
 
-/// Decision of an operator about the address, with its reason.
-pub(crate) struct DecisionRequest {
-    decision: Decision,
-    reason: String,
-}
-
-impl DecisionRequest {
-    /// Reads the fields of a decision.
-    pub(crate) fn read(fields: &Fields<'_>) -> Option<Self> {
-        only(fields, &names(&FIELDS));
-        let decision = fields.required("decision", decision);
-        let reason = fields.required("reason", read::text);
-        Some(Self { decision: decision?, reason: reason? })
+request! {
+    /// A decision about the address of a payout or withdrawal.
+    pub struct OutboundDecision refusing(unknown::<OutboundDecision>) {
+        /// `allow`: send it. `block`: fail it and return the amount to the balance.
+        decision: Decision = required(DECISION),
+        /// The basis of the decision, without personal data.
+        reason: String = required(rule::text()),
     }
 }
 
@@ -69,7 +122,7 @@ impl DecisionRequest {
 pub(crate) async fn carry_out(
     operator: &Operator,
     id: OutboundId,
-    request: DecisionRequest,
+    request: OutboundDecision,
 ) -> Result<OutboundFacts, ApiError> {
     let now = operator.system.clock().now();
     let before = find(operator, id).await?;

@@ -7,7 +7,7 @@ use payferry_actors::observe::OutboundLine;
 use payferry_domain::Timestamp;
 use payferry_domain::outbound::{OutboundId, OutboundTransfer};
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::ApiError;
+use payferry_httpkit::{ApiError, RequestBody as _};
 use payferry_runtime::observe::ActorKind;
 
 use crate::Operator;
@@ -16,7 +16,7 @@ use crate::actors::panel::{self as actor, One};
 use crate::actors::quarantine;
 use crate::decisions::page::{finding, verdict};
 use crate::outbound::query::{OutboundFacts, outbound};
-use crate::outbound::{DecisionRequest, FIELDS, carry_out};
+use crate::outbound::{FIELDS, OutboundDecision, carry_out};
 use crate::page::form::Filled;
 use crate::page::words::{Tone, ago, audit_log, badge, heading, outbound_link, panel, short, status};
 use crate::page::{Failure, NavSection, Page, PageRequest, Refused, id_of, path};
@@ -79,7 +79,7 @@ pub(crate) async fn screen(operator: Operator, Path(id): Path<String>, filled: F
     let before = read(&operator, &id).await?;
     let id = before.outbound.id();
     let here = format!("{}/{id}", path("sendings"));
-    let outcome = async { carry_out(&operator, id, filled.read_confirmed(&FIELDS, DecisionRequest::read)?).await };
+    let outcome = async { carry_out(&operator, id, filled.read_confirmed(&FIELDS, OutboundDecision::read)?).await };
     match outcome.await {
         Err(ApiError::TimedOut) => Err(Failure::Unknown { about: id.kind().as_str(), path: here }.into()),
         outcome => match filled.answered(outcome)? {

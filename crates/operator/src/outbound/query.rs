@@ -1,17 +1,20 @@
 //! Data of one payout or withdrawal, with the possible decisions about its address.
 
-use payferry_accounts::{Moment, audit};
+use payferry_accounts::audit;
 use payferry_actors::{OutboundView, System};
 use payferry_domain::Timestamp;
-use payferry_domain::outbound::{Command, OutboundId, OutboundTransfer, decide};
+use payferry_domain::outbound::{Command, FailureReason, OutboundId, OutboundTransfer, decide};
 use payferry_domain::payment::Decision;
 use payferry_entities::StoreError;
 use payferry_evm::wallet::checksummed;
+use payferry_httpkit::ApiError;
+use payferry_httpkit::lists::DateTime;
 use payferry_journal::webhooks::log::{self, LogEntry};
 use payferry_runtime::observe::{ActorKind, Incident};
-use serde::Serialize;
 
-use crate::decisions::query::{Possible, by_hand, screening_record};
+use crate::actors::ActorRecord;
+use crate::audit::AuditRecord;
+use crate::decisions::query::{Possible, ScreeningRecord, by_hand};
 use crate::payment::{Operation, incidents_of, operations_of};
 
 /// All data of one payout or withdrawal.
@@ -32,36 +35,48 @@ pub(crate) struct OutboundFacts {
     pub(crate) deliveries: Vec<LogEntry>,
 }
 
-impl OutboundFacts {
+record! {
     /// The payout or withdrawal in a response.
-    pub(crate) fn record(self) -> impl Serialize {
-        let Self { outbound, actor, incidents, may, can, history, .. } = self;
+    pub(crate) fn of(facts: OutboundFacts) -> Result<Self, ApiError> {
+        let outbound = facts.outbound;
         let order = outbound.order;
-        record! {
-            id: order.id,
-            // `payout` or `withdrawal`.
-            kind: order.id.kind().as_str(),
-            psp_id: order.psp_id,
-            customer_id: order.customer_id,
-            reference: order.reference,
-            // `pending`, `sent` or `failed`.
-            status: outbound.status.as_str(),
-            amount: order.amount.to_string(),
-            currency: order.token.as_str(),
-            chain: order.asset.chain.as_str(),
-            address: checksummed(order.to),
-            #[serde(flatten)]
-            screening: screening_record(outbound.verdict.as_deref()),
-            tx_hash: outbound.tx_hash,
-            failure: outbound.failure,
-            created_at: Moment(order.created_at),
-            finished_at: outbound.finished_at.map(Moment),
-            actor: actor,
-            incidents: incidents,
-            may: may,
-            can: can,
-            history: history,
-        }
+    }
+
+    /// A payout or withdrawal.
+    pub struct OutboundRecord {
+        #[schema(example = "po_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+        id: String = order.id.to_string(),
+        /// payout or withdrawal.
+        kind: &'static str = order.id.kind().as_str(),
+        psp_id: String = order.psp_id.to_string(),
+        customer_id: Option<String> = order.customer_id.map(|id| id.to_string()),
+        reference: Option<String> = order.reference,
+        /// pending, sent or failed.
+        status: &'static str = outbound.status.as_str(),
+        amount: String = order.amount.to_string(),
+        /// USDC or USDT.
+        currency: &'static str = order.token.as_str(),
+        chain: &'static str = order.asset.chain.as_str(),
+        address: String = checksummed(order.to),
+        #[serde(flatten)]
+        screening: ScreeningRecord = ScreeningRecord::of(outbound.verdict.as_deref()),
+        tx_hash: Option<String> = outbound.tx_hash.map(|hash| hash.to_string()),
+        /// Code of the failure.
+        failure_reason: Option<&'static str> = outbound.failure_reason.map(FailureReason::as_str),
+        /// The failure in words.
+        failure: Option<String> = outbound.failure,
+        created_at: DateTime = order.created_at.into(),
+        updated_at: DateTime = outbound.updated_at.into(),
+        finished_at: Option<DateTime> = outbound.finished_at.map(DateTime::from),
+        /// Null if no work is pending. The next event starts the actor.
+        actor: Option<ActorRecord> = facts.actor.map(ActorRecord::of).transpose()?,
+        /// Failures of its actor, newest first.
+        incidents: Vec<Incident> = facts.incidents,
+        /// Possible decisions about its address: allow, block.
+        may: Vec<&'static str> = facts.may.into_iter().map(Decision::as_str).collect(),
+        can: Vec<Possible> = facts.can,
+        /// Audit entries, oldest first.
+        history: Vec<AuditRecord> = AuditRecord::all(facts.history),
     }
 }
 

@@ -7,6 +7,7 @@ use payferry_actors::observe::{QuarantinedSubject, Tallied, TreeView};
 use payferry_httpkit::{Answer, ApiError};
 use payferry_runtime::observe::{Incident, KindView};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::Operator;
 use crate::actors::journal::{self, JournalLine};
@@ -21,7 +22,7 @@ pub const INCIDENTS_MAX: usize = 25;
 pub const QUARANTINED_MAX: usize = 10;
 
 /// An unsafe setting that the configuration uses and allows.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct UnsafeSetting {
     /// Name in `[unsafe] allow`.
     pub setting: &'static str,
@@ -30,7 +31,7 @@ pub struct UnsafeSetting {
 }
 
 /// Data of the overview.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Overview {
     /// Readiness for payments, with the reasons why not.
     pub readiness: Readiness,
@@ -55,7 +56,13 @@ pub struct Overview {
     pub unsafe_settings: Vec<UnsafeSetting>,
 }
 
-/// Returns the data of the overview page.
+/// Read the overview
+///
+/// Everything at a glance. Figures that only the database has are null while it does not answer.
+#[utoipa::path(
+    get, path = "/ops/overview", tag = "Service", operation_id = "getOverview",
+    responses((status = 200, description = "The overview.", body = Overview)),
+)]
 pub(crate) async fn data(operator: Operator) -> Result<Answer, ApiError> {
     Answer::ok(&overview(&operator).await)
 }

@@ -42,11 +42,6 @@ pub(crate) struct RefusedForm {
     pub(crate) filled: Filled,
 }
 
-/// Names of the fields of a form.
-pub(crate) fn names<'f>(fields: &[(&'f str, Sort)]) -> Vec<&'f str> {
-    fields.iter().map(|(name, _)| *name).collect()
-}
-
 impl<S: Send + Sync> FromRequest<S> for Filled {
     type Rejection = FormRejection;
 

@@ -2,54 +2,118 @@
 
 pub(crate) mod page;
 
-use payferry_accounts::{Moment, tenants};
+use payferry_accounts::tenants;
 use payferry_actors::pauses::{self, Held, Pause, Scope};
-use payferry_httpkit::{Answer, ApiError, Fault, Fields, JsonBody, Path, read};
+use payferry_domain::PspId;
+use payferry_httpkit::extract::Field as _;
+use payferry_httpkit::extract::field::required;
+use payferry_httpkit::lists::DateTime;
+use payferry_httpkit::{Answer, ApiError, Fault, JsonBody, Path, Problem, Rule, read, request, rule};
 use payferry_journal::audit::Actor;
 use sea_orm::DbErr;
 use serde::Serialize;
-use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::Operator;
-use crate::input::{only, tenant_failure};
-use crate::page::form::{Sort, names};
+use crate::input::{tenant_failure, unknown};
+use crate::page::form::Sort;
 
-/// Fields of a pause, in the API and in the form.
+/// Fields of the form of a pause.
 const FIELDS: [(&str, Sort); 2] = [("scope", Sort::Text), ("reason", Sort::Text)];
 
-/// A pause in a response.
-fn shown(scope: Scope, pause: Pause) -> impl Serialize {
-    record! { scope: scope.to_string(), reason: pause.reason, set_by: pause.set_by, since: Moment(pause.since) }
+/// What is paused.
+const SCOPE: Rule<Scope> = Rule {
+    read: |value| {
+        let unknown = |error: pauses::UnknownScope| Fault::new("unknown_value", error.to_string());
+        read::string(value)?.parse().map_err(unknown)
+    },
+    schema: || {
+        let psp = format!("psp:{}[0-7][0-9A-HJKMNP-TV-Z]{{25}}", PspId::PREFIX);
+        let chains = "(base|polygon|arbitrum)";
+        rule::string().pattern(Some(format!("^(chain:{chains}|{psp}|(settlement|sending)(:{chains})?)$")))
+    },
+};
+
+request! {
+    /// A pause to set.
+    pub struct PauseRequest refusing(unknown::<PauseRequest>) {
+        /// `chain:<chain>`, `psp:<psp_id>`, `settlement`, `settlement:<chain>`, `sending` or `sending:<chain>`.
+        scope: Scope = required(SCOPE).example("chain:base"),
+        /// Reason, for colleagues.
+        reason: String = required(rule::text()).example("The endpoint forges logs."),
+    }
 }
 
+record! {
+    fn of(scope: Scope, pause: Pause) {}
+
+    /// A pause.
+    pub struct PauseRecord {
+        /// The same as `scope`.
+        id: String = scope.to_string(),
+        #[schema(example = "chain:base")]
+        scope: String = scope.to_string(),
+        reason: String = pause.reason,
+        /// Kind of the actor that set it.
+        set_by: String = pause.set_by,
+        since: DateTime = pause.since.into(),
+        created_at: DateTime = pause.since.into(),
+        updated_at: DateTime = pause.since.into(),
+    }
+}
+
+/// All pauses.
+#[derive(Serialize, ToSchema)]
+pub struct PauseList {
+    pauses: Vec<PauseRecord>,
+}
+
+/// List the pauses
+#[utoipa::path(
+    get, path = "/ops/pauses", tag = "Service", operation_id = "listPauses",
+    responses((status = 200, description = "All pauses.", body = PauseList)),
+)]
 pub(crate) async fn list(operator: Operator) -> Result<Answer, ApiError> {
     let held = load(&operator).await?;
-    Answer::ok(&record! { pauses: held.into_iter().map(|(scope, pause)| shown(scope, pause)).collect::<Vec<_>>() })
+    Answer::ok(&PauseList { pauses: held.into_iter().map(|(scope, pause)| PauseRecord::of(scope, pause)).collect() })
 }
 
-/// Sets a pause: `{"scope": "chain:base", "reason": "..."}`. If the scope is already paused, returns the existing
-/// pause.
+/// Set a pause
+///
+/// If the scope is already paused, returns the existing pause.
+#[utoipa::path(
+    post, path = "/ops/pauses", tag = "Service", operation_id = "setPause", request_body = PauseRequest,
+    responses(
+        (status = 200, description = "The pause.", body = PauseRecord),
+        (status = 404, description = "`psp_not_found`.", body = Problem),
+    ),
+)]
 pub(crate) async fn set(operator: Operator, body: JsonBody) -> Result<Answer, ApiError> {
-    let (scope, reason) = body.read(read_new)?;
-    Answer::ok(&shown(scope, hold(&operator, scope, &reason).await?))
+    let PauseRequest { scope, reason } = body.parse()?;
+    Answer::ok(&PauseRecord::of(scope, hold(&operator, scope, &reason).await?))
 }
 
-/// Lifts a pause. Idempotent.
+/// A lifted pause.
+#[derive(Serialize, ToSchema)]
+pub struct LiftedPause {
+    scope: String,
+    /// False if it was not paused.
+    was_paused: bool,
+}
+
+/// Lift a pause
+///
+/// Can be repeated.
+#[utoipa::path(
+    post, path = "/ops/pauses/{scope}/lift", tag = "Service", operation_id = "liftPause",
+    params(("scope" = String, Path, description = "The scope of the pause.")),
+    responses((status = 200, description = "It is not paused now.", body = LiftedPause)),
+)]
 pub(crate) async fn lift(operator: Operator, Path(scope): Path<String>) -> Result<Answer, ApiError> {
     let parsed = scope.parse::<Scope>();
     let parsed = parsed.map_err(|error| ApiError::parameter("scope", "unknown_value", error.to_string()))?;
     let was_paused = lift_pause(&operator, parsed).await?;
-    Answer::ok(&record! { scope: scope, was_paused: was_paused })
-}
-
-pub(crate) fn read_new(fields: &Fields<'_>) -> Option<(Scope, String)> {
-    only(fields, &names(&FIELDS));
-    let scope = |value: &Value| {
-        let unknown = |error: pauses::UnknownScope| Fault::new("unknown_value", error.to_string());
-        read::string(value)?.parse::<Scope>().map_err(unknown)
-    };
-    let (scope, reason) = (fields.required("scope", scope), fields.required("reason", read::text));
-    Some((scope?, reason?))
+    Answer::ok(&LiftedPause { scope, was_paused })
 }
 
 pub(crate) async fn load(operator: &Operator) -> Result<Held, DbErr> {

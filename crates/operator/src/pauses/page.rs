@@ -5,12 +5,13 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use payferry_actors::pauses::Held;
 use payferry_domain::Timestamp;
+use payferry_httpkit::RequestBody as _;
 
 use crate::Operator;
 use crate::page::form::Filled;
 use crate::page::words::{Tone, ago, badge, panel};
 use crate::page::{Failure, NavSection, Page, Refused, id_of, path};
-use crate::pauses::{FIELDS, hold, lift_pause, load, read_new};
+use crate::pauses::{FIELDS, PauseRequest, hold, lift_pause, load};
 
 /// `/ops/view/pauses`: every pause.
 pub(crate) async fn show(operator: Operator) -> Result<Response, Failure> {
@@ -19,7 +20,7 @@ pub(crate) async fn show(operator: Operator) -> Result<Response, Failure> {
 
 pub(crate) async fn set(operator: Operator, filled: Filled) -> Result<Response, Refused> {
     let outcome = async {
-        let (scope, reason) = filled.read(&FIELDS, read_new)?;
+        let PauseRequest { scope, reason } = filled.read(&FIELDS, PauseRequest::read)?;
         hold(&operator, scope, &reason).await
     };
     match filled.answered(outcome.await)? {

@@ -2,225 +2,300 @@
 //! webhooks. It contains no personal data of a payer and no secrets: no metadata, no magic link, and no query of a
 //! webhook's URL.
 
-use payferry_accounts::Moment;
-use payferry_domain::payment::{Decision, Event, Payment, Refund, Settlement, Transfer, TransferToken, resume};
-use payferry_domain::{Amount, Timestamp, Token};
+use payferry_domain::payment::{
+    Decision, Event, FailureReason, HistoryEntry, Label, Payment, PublicFailure, Refund, RefundFailure, Settlement,
+    Transfer, TransferToken, resume,
+};
+use payferry_domain::{Amount, Token};
+use payferry_entities::{chain_tx_attempts, delivery_attempts};
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::ApiError;
+use payferry_httpkit::lists::DateTime;
 use payferry_journal::webhooks::log::LogEntry;
-use serde::Serialize;
+use payferry_runtime::observe::Incident;
 use serde_json::Value;
 use url::Url;
 
+use crate::actors::{ActorRecord, effects};
+use crate::decisions::aside::SetAsideLine;
+use crate::openapi::{FreeObject, checksummed_text};
 use crate::payment::{Operation, PaymentFacts, TransactionView, TransitionView};
 
-/// All data of one payment.
-pub(crate) fn payment(facts: PaymentFacts) -> Result<impl Serialize, ApiError> {
-    let payment = &facts.payment;
-    let terms = &payment.terms;
-    let transfers = payment.transfers.iter();
-    let transfers: Vec<_> =
-        transfers.map(|one| transfer(payment, one, facts.row_revisions.get(&one.key).copied())).collect();
-    Ok(record! {
-        payment_id: terms.id,
-        psp_id: terms.psp_id,
-        psp_name: facts.psp_name,
-        merchant_id: terms.merchant_id,
-        customer_id: terms.customer_id,
-        reference: terms.reference.clone(),
-        status: payment.status,
-        labels: payment.labels.iter().collect::<Vec<_>>(),
-        failure_reason: payment.failure_reason,
-        // Label that needs an operator.
-        attention: payment.attention(),
-        // True if the service still has work to do for it.
-        live: payment.is_live(),
-        version: payment.version,
-        // Number of events published so far.
-        sequence: payment.sequence,
-        amount: terms.amount.to_string(),
-        amount_received: payment.amount_received().to_string(),
-        excess_received: payment.excess_received().to_string(),
-        amount_due: payment.amount_due().to_string(),
-        // Counted money that its wallet should hold.
-        in_wallet: payment.in_wallet().to_string(),
-        currency: terms.token.as_str(),
-        token_address: checksummed(terms.token_address),
-        chain: terms.chain.as_str(),
-        wallet: checksummed(terms.wallet),
-        fee_bps: terms.fee_bps.get(),
-        kyt_verdict: payment.kyt().as_str(),
-        created_at: Moment(terms.created_at),
-        updated_at: Moment(payment.updated_at),
-        expires_at: Moment(payment.expires_at),
-        first_expires_at: Moment(payment.first_expires_at),
-        // Deadline as the chain decides it: later than `expires_at` while the service waits for reorged money.
-        deadline: Moment(payment.deadline()),
-        outages: payment.outages.len(),
-        settlement: payment.settlement.as_deref().map(settlement),
-        refunds: payment.refunds.iter().map(refund).collect::<Vec<_>>(),
-        transfers: transfers,
-        history: payment
-            .history
-            .iter()
-            .map(|one| record! { status: one.status, at: Moment(one.at), reason: one.reason.as_str() })
-            .collect::<Vec<_>>(),
-        transitions: facts.transitions.iter().map(transition).collect::<Result<Vec<_>, _>>()?,
-        // Transfers in its wallet that are not listed because the list is full. They are not counted.
-        set_aside: facts.set_aside,
-        operations: facts.operations.into_iter().map(operation).collect::<Vec<_>>(),
-        deliveries: facts.deliveries.into_iter().map(delivery).collect::<Vec<_>>(),
-        // Pending effects according to its row.
-        owes: resume(payment),
-        shard: facts.shard,
-        // Null if no work is pending. The next event starts the actor.
-        actor: facts.actor,
-        incidents: facts.incidents,
-    })
-}
+record! {
+    /// The payment in a response.
+    pub(crate) fn of(facts: PaymentFacts) -> Result<Self, ApiError> {
+        let payment = &facts.payment;
+        let terms = &payment.terms;
+        let transfers = payment.transfers.iter();
+        let transfers =
+            transfers.map(|one| TransferRecord::of(payment, one, facts.row_revisions.get(&one.key).copied())).collect();
+    }
 
-fn transition(transition: &TransitionView) -> Result<impl Serialize + use<>, ApiError> {
-    let event = |event: &Event| -> Result<Value, ApiError> {
-        let mut value = serde_json::to_value(event)?;
-        if let Some(terms) = value.get_mut("terms").and_then(Value::as_object_mut) {
-            terms.remove("link_token");
-            terms.remove("metadata");
-        }
-        if let Some(refund) = value.get_mut("refund").and_then(Value::as_object_mut) {
-            refund.remove("metadata");
-        }
-        Ok(value)
-    };
-    let events = transition.events.iter().map(event).collect::<Result<Vec<_>, _>>()?;
-    Ok(record! { version: transition.version, at: Moment(transition.at), events: events })
-}
-
-fn settlement(settlement: &Settlement) -> impl Serialize + use<> {
-    record! {
-        operation_id: settlement.operation,
-        status: settlement.state.as_str(),
-        amount: settlement.amount.to_string(),
-        psp_amount: settlement.psp_amount.to_string(),
-        treasury_fee: settlement.treasury_fee.to_string(),
-        tx_hash: settlement.tx_hash,
-        settled_at: settlement.settled_at.map(Moment),
-        failures: settlement.failures,
-        failure: settlement.failure.clone(),
-        retry_at: settlement.retry_at.map(Moment),
+    /// All data of one payment.
+    pub struct PaymentRecord {
+        #[schema(example = "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+        id: String = terms.id.to_string(),
+        /// The same as `id`.
+        payment_id: String = terms.id.to_string(),
+        psp_id: String = terms.psp_id.to_string(),
+        psp_name: String = facts.psp_name,
+        merchant_id: Option<String> = terms.merchant_id.map(|id| id.to_string()),
+        customer_id: Option<String> = terms.customer_id.map(|id| id.to_string()),
+        reference: Option<String> = terms.reference.clone(),
+        /// pending, confirmed, settled, mismatched or failed.
+        status: &'static str = payment.status.as_str(),
+        labels: Vec<&'static str> = payment.labels.iter().map(Label::as_str).collect(),
+        failure_reason: Option<&'static str> = payment.failure_reason.map(FailureReason::as_str),
+        /// The failure reason in words.
+        failure: Option<&'static str> = payment.public_failure().map(PublicFailure::words),
+        /// Label that needs an operator.
+        attention: Option<&'static str> = payment.attention().map(Label::as_str),
+        /// True if the service still has work to do for it.
+        live: bool = payment.is_live(),
+        version: u32 = payment.version,
+        /// Number of events published so far.
+        sequence: u32 = payment.sequence,
+        amount: String = terms.amount.to_string(),
+        amount_received: String = payment.amount_received().to_string(),
+        excess_received: String = payment.excess_received().to_string(),
+        amount_due: String = payment.amount_due().to_string(),
+        /// Counted money that its wallet should hold.
+        in_wallet: String = payment.in_wallet().to_string(),
+        /// USDC or USDT.
+        currency: &'static str = terms.token.as_str(),
+        token_address: String = checksummed(terms.token_address),
+        chain: &'static str = terms.chain.as_str(),
+        wallet: String = checksummed(terms.wallet),
+        fee_bps: u16 = terms.fee_bps.get(),
+        /// pending, allow, review or block.
+        kyt_verdict: &'static str = payment.kyt().as_str(),
+        created_at: DateTime = terms.created_at.into(),
+        updated_at: DateTime = payment.updated_at.into(),
+        expires_at: DateTime = payment.expires_at.into(),
+        first_expires_at: DateTime = payment.first_expires_at.into(),
+        /// Deadline as the chain decides it: later than `expires_at` while the service waits for reorged money.
+        deadline: DateTime = payment.deadline().into(),
+        outages: usize = payment.outages.len(),
+        settlement: Option<SettlementRecord> = payment.settlement.as_deref().map(SettlementRecord::of),
+        refunds: Vec<RefundRecord> = payment.refunds.iter().map(RefundRecord::of).collect(),
+        transfers: Vec<TransferRecord> = transfers,
+        history: Vec<StatusRecord> = payment.history.iter().map(StatusRecord::of).collect(),
+        /// The last 500 commits, oldest first.
+        transitions: Vec<TransitionRecord> =
+            facts.transitions.iter().map(TransitionRecord::of).collect::<Result<_, _>>()?,
+        /// Transfers in its wallet that are not listed because the list is full. They are not counted.
+        set_aside: Vec<SetAsideLine> = facts.set_aside,
+        operations: Vec<OperationRecord> = facts.operations.into_iter().map(OperationRecord::of).collect(),
+        deliveries: Vec<DeliveryRecord> = facts.deliveries.into_iter().map(DeliveryRecord::of).collect(),
+        /// Pending effects according to its row; `effect` names the kind of each.
+        owes: Vec<FreeObject> = effects(&resume(payment))?,
+        shard: Option<usize> = facts.shard,
+        /// Null if no work is pending. The next event starts the actor.
+        actor: Option<ActorRecord> = facts.actor.map(ActorRecord::of).transpose()?,
+        /// Failures of its actor, newest first.
+        incidents: Vec<Incident> = facts.incidents,
     }
 }
 
-fn refund(refund: &Refund) -> impl Serialize + use<> {
-    record! {
-        refund_id: refund.id,
-        status: refund.public_status(),
-        amount: refund.amount.to_string(),
-        address: checksummed(refund.to),
-        tx_hash: refund.tx_hash,
-        failure_reason: refund.failure_reason(),
-        failure: refund.failure.clone(),
-        requested_at: Moment(refund.requested_at),
-        approved_at: refund.approved_at.map(Moment),
-        finished_at: refund.finished_at.map(Moment),
+record! {
+    fn of(entry: &HistoryEntry) {}
+
+    /// A change of the status.
+    pub struct StatusRecord {
+        status: &'static str = entry.status.as_str(),
+        at: DateTime = entry.at.into(),
+        reason: &'static str = entry.reason.as_str(),
     }
 }
 
-fn transfer(payment: &Payment, transfer: &Transfer, row_revision: Option<i64>) -> impl Serialize + use<> {
-    let (token, token_address) = match transfer.token {
-        TransferToken::Right => (Some(payment.terms.token), payment.terms.token_address),
-        TransferToken::Other { token, address } => (Some(token), address),
-        TransferToken::LookAlike { address } => (None, address),
-    };
-    record! {
-        chain: transfer.key.chain.as_str(),
-        tx_hash: transfer.key.tx_hash,
-        log_index: transfer.key.log_index,
-        block_number: transfer.block.number,
-        block_time: Moment(transfer.block.time),
-        from: checksummed(transfer.from),
-        amount: transfer.amount.to_string(),
-        token: token.map(Token::as_str),
-        token_address: checksummed(token_address),
-        status: transfer.status.as_str(),
-        kyt_verdict: transfer.decision().map_or("pending", Decision::as_str),
-        counted: transfer.counted,
-        excess: transfer.excess,
-        // Newest revision of the watcher's row that the payment has applied.
-        revision: transfer.revision,
-        // Newest revision of the watcher's row. Null if there is no row.
-        row_revision: row_revision,
+record! {
+    fn of(transition: &TransitionView) -> Result<Self, ApiError> {
+        let events = transition.events.iter().map(event).collect::<Result<_, ApiError>>()?;
+    }
+
+    /// A commit of a payment.
+    pub struct TransitionRecord {
+        /// Version of the payment after the commit.
+        version: u32 = transition.version,
+        at: DateTime = transition.at.into(),
+        /// Events as they are stored.
+        events: Vec<FreeObject> = events,
     }
 }
 
-fn moment(at: i64) -> Moment {
-    Moment(Timestamp(at))
+/// An event without the PSP's own data and the secret of the payer's page.
+fn event(event: &Event) -> Result<FreeObject, ApiError> {
+    let mut value = serde_json::to_value(event)?;
+    if let Some(terms) = value.get_mut("terms").and_then(Value::as_object_mut) {
+        terms.remove("link_token");
+        terms.remove("metadata");
+    }
+    if let Some(refund) = value.get_mut("refund").and_then(Value::as_object_mut) {
+        refund.remove("metadata");
+    }
+    Ok(value.into())
 }
 
-fn operation(operation: Operation) -> impl Serialize {
-    let Operation { row, transaction: carrying } = operation;
-    record! {
-        operation_id: row.id,
-        number: row.number,
-        kind: row.kind,
-        chain: row.chain,
-        status: row.status,
-        amount: Amount(row.amount).to_string(),
-        recipient: row.recipient,
-        failure: row.failure,
-        revision: row.revision,
-        attempts: row.attempts,
-        not_before: moment(row.not_before),
-        created_at: moment(row.created_at),
-        updated_at: moment(row.updated_at),
-        transaction: carrying.map(transaction),
+record! {
+    fn of(settlement: &Settlement) {}
+
+    /// The settlement of a payment.
+    pub struct SettlementRecord {
+        operation_id: String = settlement.operation.to_string(),
+        /// queued, settled, failed or withdrawn.
+        status: &'static str = settlement.state.as_str(),
+        amount: String = settlement.amount.to_string(),
+        psp_amount: String = settlement.psp_amount.to_string(),
+        treasury_fee: String = settlement.treasury_fee.to_string(),
+        tx_hash: Option<String> = settlement.tx_hash.map(|hash| hash.to_string()),
+        settled_at: Option<DateTime> = settlement.settled_at.map(DateTime::from),
+        /// Number of persistent failures.
+        failures: u32 = settlement.failures,
+        failure: Option<String> = settlement.failure.clone(),
+        retry_at: Option<DateTime> = settlement.retry_at.map(DateTime::from),
     }
 }
 
-fn transaction(transaction: TransactionView) -> impl Serialize {
-    let TransactionView { row, attempts } = transaction;
-    let signed = attempts.into_iter().map(|attempt| {
-        record! {
-            tx_hash: attempt.tx_hash,
-            at: moment(attempt.created_at),
-            max_fee_per_gas: attempt.max_fee_per_gas,
-            max_priority_fee_per_gas: attempt.max_priority_fee_per_gas,
-        }
-    });
-    record! {
-        sender: row.sender,
-        nonce: row.nonce,
-        status: row.status,
-        gas_limit: row.gas_limit,
-        tx_hash: row.tx_hash,
-        block_number: row.block_number,
-        // Every signature of the transaction.
-        signed: signed.collect::<Vec<_>>(),
+record! {
+    fn of(refund: &Refund) {}
+
+    /// A refund of a payment.
+    pub struct RefundRecord {
+        refund_id: String = refund.id.to_string(),
+        /// pending_approval, pending, sent or failed.
+        status: &'static str = refund.public_status(),
+        amount: String = refund.amount.to_string(),
+        address: String = checksummed(refund.to),
+        tx_hash: Option<String> = refund.tx_hash.map(|hash| hash.to_string()),
+        failure_reason: Option<&'static str> = refund.failure_reason().map(RefundFailure::as_str),
+        failure: Option<String> = refund.failure.clone(),
+        requested_at: DateTime = refund.requested_at.into(),
+        approved_at: Option<DateTime> = refund.approved_at.map(DateTime::from),
+        finished_at: Option<DateTime> = refund.finished_at.map(DateTime::from),
     }
 }
 
-fn delivery(entry: LogEntry) -> impl Serialize {
-    let LogEntry { delivery, event, attempts } = entry;
-    let attempts = attempts.into_iter().map(|attempt| {
-        record! {
-            number: attempt.number,
-            at: moment(attempt.at),
-            url: without_secrets(&attempt.url),
-            response_code: attempt.response_code,
-            response_body: attempt.response_body,
-            duration_ms: attempt.duration_ms,
-            error: attempt.error,
-        }
-    });
-    record! {
-        delivery_id: delivery.id,
-        event_id: event.id,
-        event: event.name,
-        sequence: event.sequence,
-        status: delivery.status,
-        attempt_count: delivery.attempt_count,
-        next_attempt_at: delivery.next_attempt_at.map(moment),
-        created_at: moment(delivery.created_at),
-        attempts: attempts.collect::<Vec<_>>(),
+record! {
+    fn of(payment: &Payment, transfer: &Transfer, row_revision: Option<i64>) {
+        let (token, token_address) = match transfer.token {
+            TransferToken::Right => (Some(payment.terms.token), payment.terms.token_address),
+            TransferToken::Other { token, address } => (Some(token), address),
+            TransferToken::LookAlike { address } => (None, address),
+        };
+    }
+
+    /// A token movement to the wallet of a payment.
+    pub struct TransferRecord {
+        chain: &'static str = transfer.key.chain.as_str(),
+        tx_hash: String = transfer.key.tx_hash.to_string(),
+        log_index: u32 = transfer.key.log_index,
+        block_number: u64 = transfer.block.number,
+        block_time: DateTime = transfer.block.time.into(),
+        from: String = checksummed(transfer.from),
+        amount: String = transfer.amount.to_string(),
+        /// USDC or USDT; null for a token that the service does not support.
+        token: Option<&'static str> = token.map(Token::as_str),
+        token_address: String = checksummed(token_address),
+        /// seen, final, orphaned or ignored.
+        status: &'static str = transfer.status.as_str(),
+        /// pending, allow, review or block.
+        kyt_verdict: &'static str = transfer.decision().map_or("pending", Decision::as_str),
+        counted: bool = transfer.counted,
+        excess: bool = transfer.excess,
+        /// Newest revision of the watcher's row that the payment has applied.
+        revision: u32 = transfer.revision,
+        /// Newest revision of the watcher's row. Null if there is no row.
+        row_revision: Option<i64> = row_revision,
+    }
+}
+
+record! {
+    fn of(operation: Operation) {
+        let Operation { row, transaction } = operation;
+    }
+
+    /// A transfer out of a vault.
+    pub struct OperationRecord {
+        operation_id: String = row.id,
+        number: i64 = row.number,
+        kind: String = row.kind,
+        chain: String = row.chain,
+        status: String = row.status,
+        amount: String = Amount(row.amount).to_string(),
+        recipient: Option<String> = row.recipient.map(checksummed_text),
+        failure: Option<String> = row.failure,
+        revision: i64 = row.revision,
+        attempts: i64 = row.attempts,
+        not_before: DateTime = DateTime(row.not_before),
+        created_at: DateTime = DateTime(row.created_at),
+        updated_at: DateTime = DateTime(row.updated_at),
+        transaction: Option<TransactionRecord> = transaction.map(TransactionRecord::of),
+    }
+}
+
+record! {
+    fn of(transaction: TransactionView) {
+        let TransactionView { row, attempts } = transaction;
+    }
+
+    /// A transaction that the service signed.
+    pub struct TransactionRecord {
+        sender: String = checksummed_text(row.sender),
+        nonce: i64 = row.nonce,
+        status: String = row.status,
+        gas_limit: i64 = row.gas_limit,
+        tx_hash: Option<String> = row.tx_hash,
+        block_number: Option<i64> = row.block_number,
+        /// Every signature of the transaction.
+        signed: Vec<SignatureRecord> = attempts.into_iter().map(SignatureRecord::of).collect(),
+    }
+}
+
+record! {
+    fn of(attempt: chain_tx_attempts::Model) {}
+
+    /// A signature of a transaction.
+    pub struct SignatureRecord {
+        tx_hash: String = attempt.tx_hash,
+        at: DateTime = DateTime(attempt.created_at),
+        max_fee_per_gas: String = attempt.max_fee_per_gas,
+        max_priority_fee_per_gas: String = attempt.max_priority_fee_per_gas,
+    }
+}
+
+record! {
+    fn of(entry: LogEntry) {
+        let LogEntry { delivery, event, attempts } = entry;
+    }
+
+    /// A delivery of an event.
+    pub struct DeliveryRecord {
+        delivery_id: String = delivery.id,
+        event_id: String = event.id,
+        event: String = event.name,
+        sequence: i64 = event.sequence,
+        /// queued, delivering, delivered, failed or exhausted.
+        status: String = delivery.status,
+        attempt_count: i64 = delivery.attempt_count,
+        next_attempt_at: Option<DateTime> = delivery.next_attempt_at.map(DateTime),
+        created_at: DateTime = DateTime(delivery.created_at),
+        attempts: Vec<AttemptRecord> = attempts.into_iter().map(AttemptRecord::of).collect(),
+    }
+}
+
+record! {
+    fn of(attempt: delivery_attempts::Model) {}
+
+    /// An attempt to deliver an event.
+    pub struct AttemptRecord {
+        number: i64 = attempt.number,
+        at: DateTime = DateTime(attempt.at),
+        /// Without its query and credentials.
+        url: String = without_secrets(&attempt.url),
+        response_code: Option<i64> = attempt.response_code,
+        response_body: Option<String> = attempt.response_body,
+        duration_ms: i64 = attempt.duration_ms,
+        error: Option<String> = attempt.error,
     }
 }
 

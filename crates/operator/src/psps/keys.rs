@@ -4,83 +4,150 @@ use axum::extract::Path as UrlPath;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use payferry_accounts::Moment;
 use payferry_accounts::keys::ApiKey;
-use payferry_accounts::tenants::{self, EXPIRES_DAYS_MAX, KeyOrder, KeyRecord, KeyState, NewKey, Slice, TenantError};
+use payferry_accounts::tenants::{
+    self, EXPIRES_DAYS_MAX, KeyOrder, KeyRecord, KeyState, Name, NewKey, Slice, TenantError,
+};
 use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
-use payferry_httpkit::{Answer, ApiError, Fault, Fields, JsonBody, Path, QueryFields};
+use payferry_httpkit::extract::Field as _;
+use payferry_httpkit::extract::field::{self, optional, required};
+use payferry_httpkit::lists::{DateTime, Page, PageParams};
+use payferry_httpkit::openapi::UnreadableQuery;
+use payferry_httpkit::{Answer, ApiError, Fault, JsonBody, Path, QueryFields, RequestBody as _, Rule, request};
 use serde::Serialize;
 use serde_json::Value;
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 
 use crate::Operator;
-use crate::input::{id_of, name, only, tenant_failure};
-use crate::page::form::{Filled, RefusedForm, Sort, names};
+use crate::input::{NAME, id_of, tenant_failure, unknown};
+use crate::page::form::{Filled, RefusedForm, Sort};
 use crate::page::words::{Tone, ago_or, badge, grouped, offset_pages};
 use crate::page::{Failure, Refused, id_of as page_id_of, path};
 use crate::psps::page::{PspPage, find, policies_of};
 
-/// Fields of a key that can be set, in the API and in the form.
+/// Fields of the form of a new key.
 const FIELDS: [(&str, Sort); 3] = [("name", Sort::Text), ("scopes", Sort::Boxes), ("expires_days", Sort::Whole)];
 
 /// Value of `expires_days` for a key that does not expire.
 const NEVER: &str = "never";
 
-/// A key without its secret.
-fn shown(key: KeyRecord, now: Timestamp) -> impl Serialize {
-    let state = key.state(now);
-    record! {
-        id: key.id,
-        key_id: key.id,
-        psp_id: key.psp_id,
-        name: key.name,
-        scopes: key.scopes,
-        state: state,
-        created_at: Moment(key.created_at),
-        updated_at: Moment(key.updated_at),
-        expires_at: key.expires_at.map(Moment),
-        revoked_at: key.revoked_at.map(Moment),
-        last_used_at: key.last_used_at.map(Moment),
+/// Days until a key expires; `None`: never.
+const EXPIRY: Rule<Option<u32>> = Rule {
+    read: expiry,
+    schema: || {
+        let kinds = SchemaType::from_iter([Type::Integer, Type::String]);
+        let either = ObjectBuilder::new().schema_type(kinds).pattern(Some(format!("^{NEVER}$")));
+        either.minimum(Some(1)).maximum(Some(EXPIRES_DAYS_MAX))
+    },
+};
+
+request! {
+    /// An API key to create.
+    pub struct CreateKeyRequest refusing(unknown::<CreateKeyRequest>) {
+        /// The purpose of the key.
+        name: Option<Name> = optional(NAME).example("checkout"),
+        scopes: Vec<KeyScope> = field::names(),
+        /// Days until it expires, or `never`.
+        expires_days: Option<u32> = required(EXPIRY).example(90),
     }
 }
 
-/// Returns the keys of a PSP, oldest first.
+record! {
+    fn of(key: KeyRecord, now: Timestamp) {
+        let state = key.state(now);
+    }
+
+    /// An API key without its secret.
+    pub struct KeyView {
+        #[schema(example = "key_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+        id: String = key.id.to_string(),
+        /// The same as `id`.
+        key_id: String = key.id.to_string(),
+        psp_id: String = key.psp_id.to_string(),
+        name: String = key.name,
+        /// read, payments, customers, money, webhooks or full.
+        scopes: Vec<&'static str> = key.scopes.into_iter().map(KeyScope::as_str).collect(),
+        /// active, expired or revoked.
+        state: &'static str = state.as_str(),
+        created_at: DateTime = key.created_at.into(),
+        /// The revocation, or the creation.
+        updated_at: DateTime = key.updated_at.into(),
+        expires_at: Option<DateTime> = key.expires_at.map(DateTime::from),
+        revoked_at: Option<DateTime> = key.revoked_at.map(DateTime::from),
+        /// With a resolution of a minute.
+        last_used_at: Option<DateTime> = key.last_used_at.map(DateTime::from),
+    }
+}
+
+/// A page of API keys.
+#[derive(Serialize, ToSchema)]
+pub struct KeyList {
+    total: u64,
+    /// Pass it as `cursor` to get the next page; null on the last page.
+    next_cursor: Option<String>,
+    /// Oldest first.
+    keys: Vec<KeyView>,
+}
+
+/// List the API keys of a PSP
+///
+/// Oldest first.
+#[utoipa::path(
+    get, path = "/ops/psps/{psp_id}/keys", tag = "Administration", operation_id = "listKeys",
+    params(("psp_id" = String, Path, description = "The id of the PSP."), PageParams),
+    responses((status = 200, description = "A page of keys.", body = KeyList), UnreadableQuery),
+)]
 pub(crate) async fn list(
     operator: Operator,
     Path(psp_id): Path<String>,
-    mut query: QueryFields,
+    query: QueryFields,
 ) -> Result<Answer, ApiError> {
     let psp_id = id_of("psp_id", &psp_id)?;
-    let page = query.page();
-    query.finish()?;
-    let (system, slice) = (&operator.system, Slice { limit: page.limit, offset: page.offset });
-    let (total, keys) = tenants::list_keys(system.database(), Some(psp_id), KeyOrder::OldestFirst, slice)
+    let page = Page::read("keys", query)?;
+    let slice = Slice { limit: page.rows_max(), offset: page.offset, after: page.after.clone() };
+    let system = &operator.system;
+    let (total, mut keys) = tenants::list_keys(system.database(), Some(psp_id), KeyOrder::OldestFirst, slice)
         .await
         .map_err(tenant_failure)?;
+    let next_cursor = page.next_cursor(&mut keys, |key| (key.created_at.as_millis(), key.id.to_string()))?;
     let now = system.clock().real_now();
-    let keys: Vec<_> = keys.into_iter().map(|key| shown(key, now)).collect();
-    Answer::ok(&record! { total: total, keys: keys })
+    Answer::ok(&KeyList { total, next_cursor, keys: keys.into_iter().map(|key| KeyView::of(key, now)).collect() })
 }
 
-/// Creates a key and shows it once.
+/// A created API key.
+#[derive(Serialize, ToSchema)]
+pub struct CreatedKey {
+    message: &'static str,
+    /// The key; shown only once.
+    #[schema(example = "sk_test_...")]
+    api_key: String,
+    #[serde(flatten)]
+    key: KeyView,
+}
+
+/// Create an API key
+///
+/// As on the command line, its scopes and its expiry have no default. There is no idempotency key: after a lost
+/// response, check the list first.
+#[utoipa::path(
+    post, path = "/ops/psps/{psp_id}/keys", tag = "Administration", operation_id = "createKey",
+    request_body = CreateKeyRequest, params(("psp_id" = String, Path, description = "The id of the PSP.")),
+    responses((status = 201, description = "The key with its secret.", body = CreatedKey)),
+)]
 pub(crate) async fn create(operator: Operator, Path(psp_id): Path<String>, body: JsonBody) -> Result<Answer, ApiError> {
     let psp_id = id_of("psp_id", &psp_id)?;
-    let (record, key) = make(&operator, psp_id, body.read(read_new)?).await.map_err(tenant_failure)?;
+    let (record, key) =
+        make(&operator, psp_id, body.parse::<CreateKeyRequest>()?.into()).await.map_err(tenant_failure)?;
     let now = operator.system.clock().real_now();
-    Answer::created(&record! {
-        message: "The key is shown only once and stored as a keyed hash",
-        api_key: key.expose().to_owned(),
-        #[serde(flatten)]
-        key: shown(record, now),
-    })
+    let message = "The key is shown only once and stored as a keyed hash";
+    Answer::created(&CreatedKey { message, api_key: key.expose().to_owned(), key: KeyView::of(record, now) })
 }
 
-/// Reads a new key. As on the command line, its scopes and its expiry have no default.
-fn read_new(fields: &Fields<'_>) -> Option<NewKey> {
-    only(fields, &names(&FIELDS));
-    let name = fields.optional("name", name);
-    let scopes = fields.required("scopes", scopes);
-    let expires_days = fields.required("expires_days", expiry);
-    Some(NewKey { name, scopes: scopes?, expires_days: expires_days? })
+impl From<CreateKeyRequest> for NewKey {
+    fn from(CreateKeyRequest { name, scopes, expires_days }: CreateKeyRequest) -> Self {
+        Self { name, scopes, expires_days }
+    }
 }
 
 /// Reads the days until a key expires; `None` if it never does.
@@ -104,14 +171,24 @@ pub(crate) async fn make(operator: &Operator, psp_id: PspId, new: NewKey) -> Res
     Ok((record, key))
 }
 
-/// Revokes a key. Idempotent.
+/// Revoke an API key
+///
+/// Refused from now on, everywhere within a second. Can be repeated.
+#[utoipa::path(
+    post, path = "/ops/psps/{psp_id}/keys/{key_id}/revoke", tag = "Administration", operation_id = "revokeKey",
+    params(
+        ("psp_id" = String, Path, description = "The id of the PSP."),
+        ("key_id" = String, Path, description = "The id of the key."),
+    ),
+    responses((status = 200, description = "The key.", body = KeyView)),
+)]
 pub(crate) async fn revoke(
     operator: Operator,
     Path((psp_id, key_id)): Path<(String, String)>,
 ) -> Result<Answer, ApiError> {
     let (psp_id, key_id): (PspId, KeyId) = (id_of("psp_id", &psp_id)?, id_of("key_id", &key_id)?);
     let key = refuse(&operator, psp_id, key_id).await.map_err(tenant_failure)?;
-    Answer::ok(&shown(key, operator.system.clock().real_now()))
+    Answer::ok(&KeyView::of(key, operator.system.clock().real_now()))
 }
 
 /// Revokes a key for the operator. Used by the API and the page.
@@ -121,15 +198,6 @@ pub(crate) async fn refuse(operator: &Operator, psp_id: PspId, key_id: KeyId) ->
     operator.config.revoked_keys.add(key_id);
     tracing::info!(psp.id = %psp_id, key.id = %key_id, "operator revoked key {key_id} of {psp_id}");
     Ok(key)
-}
-
-fn scopes(value: &Value) -> Result<Vec<KeyScope>, Fault> {
-    let list = value.as_array().ok_or_else(|| Fault::new("wrong_type", "must be a list of strings"))?;
-    if list.is_empty() {
-        return Err(Fault::new("empty", "must not be empty"));
-    }
-    let unknown = |_| Fault::new("unknown_value", "must be some of read, payments, customers, money, webhooks, full");
-    serde_json::from_value(value.clone()).map_err(unknown)
 }
 
 const KEYS_MAX: u64 = 50;
@@ -149,7 +217,7 @@ pub(crate) async fn create_by_form(
     filled: Filled,
 ) -> Result<Response, Refused> {
     let psp = find(&operator, &psp_id).await?;
-    let read = filled.read(&FIELDS, read_new);
+    let read = filled.read(&FIELDS, CreateKeyRequest::read).map(NewKey::from);
     let (status, said, filled) = match filled.answered(read)? {
         Ok(new) => (StatusCode::CREATED, secret(&make(&operator, psp.id, new).await?.1), Filled::default()),
         Err(RefusedForm { status, said, filled }) => (status, said, filled),
@@ -171,9 +239,10 @@ pub(crate) async fn revoke_by_form(
 impl Keys {
     /// Reads the page that starts at offset `from`.
     pub(super) async fn of(operator: &Operator, psp: PspId, from: u32, now: Timestamp) -> Result<Self, Failure> {
-        let (slice, order) = (Slice { limit: KEYS_MAX, offset: from.into() }, KeyOrder::ActiveFirst(now));
+        let (from, order) = (from.into(), KeyOrder::ActiveFirst(now));
+        let slice = Slice { limit: KEYS_MAX, offset: from, after: None };
         let (total, page) = tenants::list_keys(operator.system.database(), Some(psp), order, slice).await?;
-        Ok(Self { page, from: slice.offset, total })
+        Ok(Self { page, from, total })
     }
 
     /// Keys, with a revoke button for each usable one.

@@ -7,81 +7,187 @@ pub mod withdrawal;
 
 use std::collections::BTreeMap;
 
-use payferry_accounts::Moment;
 use payferry_accounts::tenants::{
     self, DEFAULT_WORD, LimitChange, Name, OwnOrDefault, PolicyChange, PspRecord, Slice, TenantError,
 };
 use payferry_actors::chains::Chains;
-use payferry_domain::{Amount, FeeBps, PspId, Timestamp};
+use payferry_domain::payment::OverpaymentPolicy;
+use payferry_domain::{Amount, Chain, FeeBps, PspId, Timestamp};
 use payferry_entities::Transaction;
-use payferry_httpkit::extract::RequestBody as _;
-use payferry_httpkit::{Answer, ApiError, Fault, Fields, JsonBody, Path, QueryFields};
+use payferry_httpkit::extract::Field as _;
+use payferry_httpkit::extract::field::{optional, required};
+use payferry_httpkit::lists::{DateTime, Page, PageParams};
+use payferry_httpkit::openapi::UnreadableQuery;
+use payferry_httpkit::{
+    Answer, ApiError, Fault, Fields, JsonBody, Path, Problem, QueryFields, RequestBody as _, Rule, request, rule,
+};
 use payferry_journal::audit::Actor;
-use payferry_journal::psps::PspPolicies;
+use payferry_journal::psps::{EventFamilies, PspPolicies};
 use serde::Serialize;
-use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::Operator;
 use crate::approvals;
+use crate::approvals::ApprovalRecord;
 use crate::approvals::action::ApprovalAction;
 use crate::approvals::store::{Approval, Proposal};
-use crate::input::{id_of, name, only, tenant_failure};
+use crate::input::{NAME, id_of, tenant_failure, unknown};
 use crate::psps::policies as fields;
-use crate::psps::policies::{BPS_MAX, PolicyFields, basis_points, some_amount};
+use crate::psps::policies::{BPS_MAX, FinalityChange, PolicyFields, Tier, basis_points, some_amount};
 
-/// Fields of a PSP that only the operator sets.
-const FIELDS: [&str; 5] = ["name", "fee_bps", "send_max", "send_daily_max", "refund_elsewhere_daily_max"];
+/// The treasury's share, in basis points.
+const FEE: Rule<FeeBps> = Rule {
+    read: |value| {
+        let out = || Fault::new("out_of_range", format!("must be between 0 and {BPS_MAX}"));
+        FeeBps::new(basis_points(value)?).ok_or_else(out)
+    },
+    schema: || (fields::BASIS_POINTS.schema)(),
+};
 
-/// A PSP in a response.
-fn shown(psp: PspRecord, operator: &Operator) -> impl Serialize + use<> {
-    let policies = psp.policies;
-    let ceilings = policies.ceilings(operator.system.psps().ceilings());
-    record! {
-        id: psp.id,
-        psp_id: psp.id,
-        name: psp.name,
-        fee_bps: policies.fee_bps.get(),
-        tolerance: policies.tolerance.absolute.to_string(),
-        tolerance_bps: policies.tolerance.bps,
-        overpayment: policies.overpayment,
-        refund_to_sender: policies.refund_to_sender,
-        require_customer: policies.require_customer,
-        dust_floor: policies.dust_floor.to_string(),
-        event_families: policies.event_families,
-        // Finality tiers that the PSP has overridden.
-        finality: policies.finality.iter().map(|(chain, own)| (*chain, fields::shown(own))).collect::<BTreeMap<_, _>>(),
-        send_max: ceilings.send_max.to_string(),
-        send_daily_max: ceilings.send_daily_max.to_string(),
-        refund_elsewhere_daily_max: ceilings.refund_elsewhere_daily_max.to_string(),
-        created_at: Moment(psp.created_at),
-        updated_at: Moment(psp.updated_at),
+/// An amount, or `default` for the configured limit.
+const LIMIT: Rule<OwnOrDefault<Amount>> = Rule {
+    read: |value| {
+        if value == DEFAULT_WORD { Ok(OwnOrDefault::Default) } else { some_amount(value).map(OwnOrDefault::Own) }
+    },
+    schema: || rule::string().max_length(Some(20)).pattern(Some(r"^(default|(0|[1-9][0-9]*)(\.[0-9]{1,6})?)$")),
+};
+
+request! {
+    /// Policies of a PSP.
+    pub struct PspPolicyFields {
+        ..own: PolicyFields,
+        /// The treasury's share of each settlement, in basis points.
+        fee_bps: Option<FeeBps> = optional(FEE),
+        /// Maximum amount of a single outbound transfer; or `default`, the configured limit.
+        send_max: Option<OwnOrDefault<Amount>> = optional(LIMIT).example("10000.00"),
+        /// Maximum amount of outbound transfers in a token on one UTC day; or `default`.
+        send_daily_max: Option<OwnOrDefault<Amount>> = optional(LIMIT).example("50000.00"),
+        /// Maximum amount of refunds in a token to other addresses than the payer's on one UTC day; or `default`.
+        refund_elsewhere_daily_max: Option<OwnOrDefault<Amount>> = optional(LIMIT).example("1000.00"),
     }
 }
 
-/// Returns the PSPs, oldest first.
-pub(crate) async fn list(operator: Operator, mut query: QueryFields) -> Result<Answer, ApiError> {
-    let page = query.page();
-    query.finish()?;
-    let slice = Slice { limit: page.limit, offset: page.offset };
-    let (total, psps) = tenants::list_psps(operator.system.database(), slice).await.map_err(tenant_failure)?;
-    let psps: Vec<_> = psps.into_iter().map(|psp| shown(psp, &operator)).collect();
-    Answer::ok(&record! { total: total, psps: psps })
+request! {
+    /// A PSP to create.
+    pub struct CreatePspRequest refusing(unknown::<CreatePspRequest>) {
+        ..policies: PspPolicyFields,
+        name: Name = required(NAME).example("Northern Pay"),
+    }
 }
 
+request! {
+    /// A change of a PSP. Absent and null fields stay unchanged.
+    pub struct ChangePspRequest refusing(unknown::<ChangePspRequest>) {
+        ..policies: PspPolicyFields,
+        name: Option<Name> = optional(NAME).example("Northern Pay"),
+    }
+}
+
+impl PspPolicyFields {
+    fn change(self, finality: FinalityChange) -> PolicyChange {
+        let Self { own, fee_bps, send_max, send_daily_max, refund_elsewhere_daily_max } = self;
+        let limits = LimitChange { send_max, send_daily_max, refund_elsewhere_daily_max };
+        PolicyChange { fee_bps, limits, ..own.change(finality) }
+    }
+}
+
+record! {
+    fn of(psp: PspRecord, operator: &Operator) {
+        let policies = psp.policies;
+        let ceilings = policies.ceilings(operator.system.psps().ceilings());
+    }
+
+    /// A PSP with its policies.
+    pub struct PspView {
+        #[schema(example = "psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3")]
+        id: String = psp.id.to_string(),
+        /// The same as `id`.
+        psp_id: String = psp.id.to_string(),
+        name: String = psp.name,
+        /// The treasury's share of each settlement, in basis points.
+        fee_bps: u16 = policies.fee_bps.get(),
+        /// Accepted underpayment, as an amount.
+        tolerance: String = policies.tolerance.absolute.to_string(),
+        /// Accepted underpayment, in basis points of the due amount.
+        tolerance_bps: u16 = policies.tolerance.bps,
+        /// hold, accept or refund_excess.
+        #[schema(value_type = String)]
+        overpayment: OverpaymentPolicy = policies.overpayment,
+        refund_to_sender: bool = policies.refund_to_sender,
+        require_customer: bool = policies.require_customer,
+        dust_floor: String = policies.dust_floor.to_string(),
+        /// both, payment or payin.
+        #[schema(value_type = String)]
+        event_families: EventFamilies = policies.event_families,
+        /// Finality tiers that the PSP has overridden, by chain.
+        #[schema(value_type = BTreeMap<String, Vec<Tier>>)]
+        finality: BTreeMap<Chain, Vec<Tier>> =
+            policies.finality.iter().map(|(chain, own)| (*chain, fields::shown(own))).collect(),
+        send_max: String = ceilings.send_max.to_string(),
+        send_daily_max: String = ceilings.send_daily_max.to_string(),
+        refund_elsewhere_daily_max: String = ceilings.refund_elsewhere_daily_max.to_string(),
+        created_at: DateTime = psp.created_at.into(),
+        updated_at: DateTime = psp.updated_at.into(),
+    }
+}
+
+/// A page of PSPs.
+#[derive(Serialize, ToSchema)]
+pub struct PspList {
+    total: u64,
+    /// Pass it as `cursor` to get the next page; null on the last page.
+    next_cursor: Option<String>,
+    /// Oldest first.
+    psps: Vec<PspView>,
+}
+
+/// List PSPs
+///
+/// Oldest first.
+#[utoipa::path(
+    get, path = "/ops/psps", tag = "Administration", operation_id = "listPsps", params(PageParams),
+    responses((status = 200, description = "A page of PSPs.", body = PspList), UnreadableQuery),
+)]
+pub(crate) async fn list(operator: Operator, query: QueryFields) -> Result<Answer, ApiError> {
+    let page = Page::read("psps", query)?;
+    let slice = Slice { limit: page.rows_max(), offset: page.offset, after: page.after.clone() };
+    let (total, mut psps) = tenants::list_psps(operator.system.database(), slice).await.map_err(tenant_failure)?;
+    let next_cursor = page.next_cursor(&mut psps, |psp| (psp.created_at.as_millis(), psp.id.to_string()))?;
+    Answer::ok(&PspList { total, next_cursor, psps: psps.into_iter().map(|psp| PspView::of(psp, &operator)).collect() })
+}
+
+/// Read a PSP
+///
+/// Returns the record itself.
+#[utoipa::path(
+    get, path = "/ops/psps/{psp_id}", tag = "Administration", operation_id = "getPsp",
+    params(("psp_id" = String, Path, description = "The id of the PSP.")),
+    responses((status = 200, description = "The PSP.", body = PspView)),
+)]
 pub(crate) async fn get(operator: Operator, Path(psp_id): Path<String>) -> Result<Answer, ApiError> {
     let psp = tenants::find_psp(operator.system.database(), id_of("psp_id", &psp_id)?).await.map_err(tenant_failure)?;
-    Answer::ok(&shown(psp, &operator))
+    Answer::ok(&PspView::of(psp, &operator))
 }
 
+/// Create a PSP
+///
+/// There is no idempotency key: after a lost response, check the list first.
+#[utoipa::path(
+    post, path = "/ops/psps", tag = "Administration", operation_id = "createPsp", request_body = CreatePspRequest,
+    responses(
+        (status = 201, description = "The PSP.", body = PspView),
+        (status = 409, description = "`approval_required`: a limit above the configured one needs a second operator.",
+            body = Problem),
+    ),
+)]
 pub(crate) async fn create(operator: Operator, body: JsonBody) -> Result<Answer, ApiError> {
     let (name, change) = body.read(|fields| read_new(fields, operator.system.chains()))?;
-    Answer::created(&shown(make(&operator, &name, change).await?, &operator))
+    Answer::created(&PspView::of(make(&operator, &name, change).await?, &operator))
 }
 
 pub(crate) fn read_new(fields: &Fields<'_>, chains: &Chains) -> Option<(Name, PolicyChange)> {
-    only(fields, &[FIELDS.as_slice(), &PolicyFields::names()].concat());
-    let (name, change) = (fields.required("name", name), policies(fields, chains));
-    Some((name?, change))
+    let (asked, finality) = (CreatePspRequest::read(fields), fields::finality(fields, chains));
+    asked.map(|asked| (asked.name, asked.policies.change(finality)))
 }
 
 /// Creates a PSP for the operator. Used by the API and the page.
@@ -100,27 +206,42 @@ pub(crate) async fn make(operator: &Operator, name: &Name, change: PolicyChange)
     Ok(psp)
 }
 
-/// Changes a PSP. Fields that are not given stay unchanged.
-pub(crate) async fn change(operator: Operator, Path(psp_id): Path<String>, body: JsonBody) -> Result<Answer, ApiError> {
-    let id = id_of("psp_id", &psp_id)?;
-    let (name, change) = body.read(|fields| Some(read_change(fields, operator.system.chains())))?;
-    let (psp, approval) = set(&operator, id, name.as_ref(), change).await?;
-    let psp = shown(psp, &operator);
-    match approval {
-        None => Answer::ok(&psp),
-        Some(approval) => Answer::accepted(&record! {
-            #[serde(flatten)]
-            psp: psp,
-            // The raised limits, which wait for a second operator. Everything else is changed.
-            approval: approval.record(operator.system.clock().real_now()),
-        }),
-    }
+/// A changed PSP whose raised limits wait for a second operator. Everything else is changed.
+#[derive(Serialize, ToSchema)]
+pub struct PartlyChangedPsp {
+    #[serde(flatten)]
+    psp: PspView,
+    /// The raised limits.
+    approval: ApprovalRecord,
 }
 
-/// Reads the fields of a changed PSP. Fields that are not given stay unchanged.
-pub(crate) fn read_change(fields: &Fields<'_>, chains: &Chains) -> (Option<Name>, PolicyChange) {
-    only(fields, &[FIELDS.as_slice(), &PolicyFields::names()].concat());
-    (fields.optional("name", name), policies(fields, chains))
+/// Change a PSP
+///
+/// Effective at once on this node, within a second on others.
+#[utoipa::path(
+    patch, path = "/ops/psps/{psp_id}", tag = "Administration", operation_id = "changePsp",
+    request_body = ChangePspRequest,
+    params(("psp_id" = String, Path, description = "The id of the PSP.")),
+    responses(
+        (status = 200, description = "The PSP.", body = PspView),
+        (status = 202, description = "Raised limits wait for approval.", body = PartlyChangedPsp),
+        (status = 409, description = "`approval_open`: raised limits wait for approval already.", body = Problem),
+    ),
+)]
+pub(crate) async fn change(operator: Operator, Path(psp_id): Path<String>, body: JsonBody) -> Result<Answer, ApiError> {
+    let id = id_of("psp_id", &psp_id)?;
+    let (name, change) = body.read(|fields| read_change(fields, operator.system.chains()))?;
+    let (psp, approval) = set(&operator, id, name.as_ref(), change).await?;
+    let psp = PspView::of(psp, &operator);
+    let Some(approval) = approval else { return Answer::ok(&psp) };
+    let approval = ApprovalRecord::of(&approval, operator.system.clock().real_now());
+    Answer::accepted(&PartlyChangedPsp { psp, approval })
+}
+
+/// Reads the fields of a changed PSP.
+pub(crate) fn read_change(fields: &Fields<'_>, chains: &Chains) -> Option<(Option<Name>, PolicyChange)> {
+    let (asked, finality) = (ChangePspRequest::read(fields), fields::finality(fields, chains));
+    asked.map(|asked| (asked.name, asked.policies.change(finality)))
 }
 
 /// Changes a PSP for the operator, and proposes limits that it raises if they need a second one. Used by the API and the
@@ -168,26 +289,4 @@ pub(crate) async fn set_in(
 pub(crate) async fn changed(operator: &Operator, id: PspId) {
     operator.system.psps().forget(id).await;
     tracing::info!(psp.id = %id, "operator changed PSP {id}");
-}
-
-/// Policies that the PSP sets itself, and those that only the operator sets.
-fn policies(fields: &Fields<'_>, chains: &Chains) -> PolicyChange {
-    let fee = |value: &Value| {
-        let out = || Fault::new("out_of_range", format!("must be between 0 and {BPS_MAX}"));
-        FeeBps::new(basis_points(value)?).ok_or_else(out)
-    };
-    PolicyChange {
-        fee_bps: fields.optional("fee_bps", fee),
-        limits: LimitChange {
-            send_max: fields.optional("send_max", ceiling),
-            send_daily_max: fields.optional("send_daily_max", ceiling),
-            refund_elsewhere_daily_max: fields.optional("refund_elsewhere_daily_max", ceiling),
-        },
-        ..fields::policies(fields, chains)
-    }
-}
-
-/// An amount, or `default` for the configured limit.
-fn ceiling(value: &Value) -> Result<OwnOrDefault<Amount>, Fault> {
-    if value == DEFAULT_WORD { Ok(OwnOrDefault::Default) } else { some_amount(value).map(OwnOrDefault::Own) }
 }

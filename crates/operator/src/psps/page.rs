@@ -97,7 +97,7 @@ pub(crate) async fn change(
     filled: Filled,
 ) -> Result<Response, Refused> {
     let site = PspPage::of(&operator, &psp_id).await?;
-    let read = || filled.read(&PSP_FIELDS, |fields| Some(psps::read_change(fields, operator.system.chains())));
+    let read = || filled.read(&PSP_FIELDS, |fields| psps::read_change(fields, operator.system.chains()));
     let outcome = async {
         let (name, change) = read()?;
         psps::set(&operator, site.psp.id, name.as_ref(), change).await
@@ -114,7 +114,7 @@ pub(super) async fn find(operator: &Operator, psp_id: &str) -> Result<PspRecord,
 }
 
 async fn list_page(operator: &Operator, offset: u64, new: &Filled) -> Result<Page, Failure> {
-    let slice = Slice { limit: PSPS_MAX, offset };
+    let slice = Slice { limit: PSPS_MAX, offset, after: None };
     let (total, psps) = tenants::list_psps(operator.system.database(), slice).await?;
     let now = operator.system.clock().real_now();
     let body = html! {

@@ -48,18 +48,32 @@ request! {
 
 /// Reads the requested policy change; faults are recorded in `fields`.
 pub fn policies(fields: &Fields<'_>, chains: &Chains) -> PolicyChange {
-    let finality = fields.optional_object(FINALITY, |by_chain| Some(tiers(by_chain, chains))).unwrap_or_default();
-    let Some(asked) = PolicyFields::read(fields) else { return PolicyChange::default() };
-    PolicyChange {
-        tolerance: asked.tolerance,
-        tolerance_bps: asked.tolerance_bps,
-        overpayment: asked.overpayment,
-        refund_to_sender: asked.refund_to_sender,
-        require_customer: asked.require_customer,
-        dust_floor: asked.dust_floor,
-        event_families: asked.event_families,
-        finality,
-        ..PolicyChange::default()
+    let finality = finality(fields, chains);
+    PolicyFields::read(fields).map(|asked| asked.change(finality)).unwrap_or_default()
+}
+
+/// Required finality by chain.
+pub type FinalityChange = BTreeMap<Chain, OwnOrDefault<FinalityPolicy>>;
+
+/// Reads the required finality; faults are recorded in `fields`.
+pub fn finality(fields: &Fields<'_>, chains: &Chains) -> FinalityChange {
+    fields.optional_object(FINALITY, |by_chain| Some(tiers(by_chain, chains))).unwrap_or_default()
+}
+
+impl PolicyFields {
+    /// The change, with the finality that [`finality`] has read.
+    pub fn change(self, finality: FinalityChange) -> PolicyChange {
+        PolicyChange {
+            tolerance: self.tolerance,
+            tolerance_bps: self.tolerance_bps,
+            overpayment: self.overpayment,
+            refund_to_sender: self.refund_to_sender,
+            require_customer: self.require_customer,
+            dust_floor: self.dust_floor,
+            event_families: self.event_families,
+            finality,
+            ..PolicyChange::default()
+        }
     }
 }
 
@@ -208,7 +222,7 @@ pub fn shown(policy: &FinalityPolicy) -> Vec<Tier> {
 }
 
 /// Reads tiers by chain; faults are recorded in the fields.
-fn tiers(by_chain: &Fields<'_>, chains: &Chains) -> BTreeMap<Chain, OwnOrDefault<FinalityPolicy>> {
+fn tiers(by_chain: &Fields<'_>, chains: &Chains) -> FinalityChange {
     let mut change = BTreeMap::new();
     for name in by_chain.names().filter(|name| by_chain.has(name)) {
         let Some(spec) = name.parse().ok().and_then(|chain: Chain| chains.spec(chain)) else {

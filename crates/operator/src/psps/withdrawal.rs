@@ -12,60 +12,106 @@ use payferry_domain::{Address, Chain, PspId, Timestamp};
 use payferry_entities::{Database, Transaction};
 use payferry_evm::ChainSpec;
 use payferry_evm::wallet::checksummed;
-use payferry_httpkit::extract::read::address as wallet;
-use payferry_httpkit::{Answer, ApiError, Fields, JsonBody, Path, read};
+use payferry_httpkit::extract::Field as _;
+use payferry_httpkit::extract::field::{optional, required};
+use payferry_httpkit::{Answer, ApiError, JsonBody, Path, Problem, RequestBody as _, Rule, read, request, rule};
 use payferry_journal::audit::Actor;
 use payferry_journal::psps::wallets::{
     self, PspWallet, WALLET_DELAY_SECS, WalletChange, WalletError, WalletState, Wallets,
 };
 use sea_orm::DbErr;
 use serde::Serialize;
-use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::Operator;
 use crate::approvals::action::ApprovalAction;
 use crate::approvals::store::Proposal;
-use crate::approvals::{self, Guarded};
-use crate::input::{id_of, only, tenant_failure};
-use crate::page::form::{Filled, Sort, names};
+use crate::approvals::{self, Guarded, ProposedAction};
+use crate::input::{id_of, tenant_failure, unknown};
+use crate::page::form::{Filled, Sort};
 use crate::page::words::{Tone, badge, head};
 use crate::page::{Refused, path};
 use crate::psps::page::{PspPage, policies_of};
 
-/// Fields of a wallet, in the API and in the form.
+/// Fields of the form of a wallet.
 const FIELDS: [(&str, Sort); 2] = [("address", Sort::Text), ("chain", Sort::Text)];
 /// Value of `address` that removes a wallet.
 pub(crate) const NONE: &str = "none";
 
-/// Returns the current and the pending withdrawal wallets of a PSP.
-pub(crate) async fn show(operator: Operator, Path(psp_id): Path<String>) -> Result<Answer, ApiError> {
-    let psp_id =
-        tenants::find_psp(operator.system.database(), id_of("psp_id", &psp_id)?).await.map_err(tenant_failure)?.id;
-    Answer::ok(&record! { psp_id: psp_id, wallets: of(&operator, psp_id).await? })
-}
+/// An address, or `none`.
+const WALLET: Rule<Option<Address>> = Rule {
+    read: |value| if value == NONE { Ok(None) } else { read::address(value).map(Some) },
+    schema: || rule::string().pattern(Some("^(none|0x[0-9a-fA-F]{40})$")),
+};
 
-/// Sets a withdrawal wallet: `{"address": "0x..." or "none", "chain": "base"}`. Without a chain it applies to all
-/// chains.
-pub(crate) async fn change(operator: Operator, Path(psp_id): Path<String>, body: JsonBody) -> Result<Answer, ApiError> {
-    let psp_id = id_of("psp_id", &psp_id)?;
-    let wallet = body.read(read_new)?;
-    match set_by_operator(&operator, psp_id, wallet).await? {
-        Guarded::CarriedOut(wallets) => Answer::ok(&record! { psp_id: psp_id, wallets: wallets }),
-        Guarded::Proposed(approval) => approvals::proposed(&operator, &approval),
+/// A chain, or all chains without a wallet of their own.
+#[derive(Debug, Clone, Copy)]
+pub struct OnChain(Option<Chain>);
+
+/// See [`OnChain`].
+const ON_CHAIN: Rule<OnChain> = Rule {
+    read: |value| match read::string(value)? {
+        EVERY_CHAIN => Ok(OnChain(None)),
+        _ => read::word(value, "all, base, polygon, arbitrum").map(|chain| OnChain(Some(chain))),
+    },
+    schema: || rule::one_of([EVERY_CHAIN].into_iter().chain(Chain::ALL.iter().map(|chain| chain.as_str()))),
+};
+
+request! {
+    /// A withdrawal wallet to set or to remove.
+    pub struct WalletRequest refusing(unknown::<WalletRequest>) {
+        /// The address; `none` removes the wallet.
+        address: Option<Address> = required(WALLET).example("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"),
+        /// `all`, the default, is every chain without a wallet of its own.
+        chain: Option<OnChain> = optional(ON_CHAIN),
     }
 }
 
-/// Chain and address that the fields name. `None` means every chain, or no wallet.
-fn read_new(fields: &Fields<'_>) -> Option<(Option<Chain>, Option<Address>)> {
-    only(fields, &names(&FIELDS));
-    let address = |value: &Value| if value == NONE { Ok(None) } else { wallet(value).map(Some) };
-    let chain = |value: &Value| match read::string(value)? {
-        EVERY_CHAIN => Ok(None),
-        _ => read::word::<Chain>(value, "all, base, polygon, arbitrum").map(Some),
-    };
-    let (address, chain) = (fields.required("address", address), fields.optional("chain", chain));
-    Some((chain.unwrap_or_default(), address?))
+impl WalletRequest {
+    fn wallet(self) -> (Option<Chain>, Option<Address>) {
+        (self.chain.and_then(|on| on.0), self.address)
+    }
+}
+
+/// The withdrawal wallets of a PSP.
+#[derive(Serialize, ToSchema)]
+pub struct WalletList {
+    psp_id: String,
+    /// First those for every chain, and the current one before the pending one.
+    wallets: Vec<WalletRecord>,
+}
+
+/// List the withdrawal wallets of a PSP
+#[utoipa::path(
+    get, path = "/ops/psps/{psp_id}/withdrawal-wallets", tag = "Administration", operation_id = "listWallets",
+    params(("psp_id" = String, Path, description = "The id of the PSP.")),
+    responses((status = 200, description = "The current and the pending wallets.", body = WalletList)),
+)]
+pub(crate) async fn show(operator: Operator, Path(psp_id): Path<String>) -> Result<Answer, ApiError> {
+    let psp_id =
+        tenants::find_psp(operator.system.database(), id_of("psp_id", &psp_id)?).await.map_err(tenant_failure)?.id;
+    Answer::ok(&WalletList { psp_id: psp_id.to_string(), wallets: of(&operator, psp_id).await? })
+}
+
+/// Set a withdrawal wallet
+///
+/// In production, a change takes effect after one day.
+#[utoipa::path(
+    post, path = "/ops/psps/{psp_id}/withdrawal-wallets", tag = "Administration", operation_id = "setWallet",
+    request_body = WalletRequest, params(("psp_id" = String, Path, description = "The id of the PSP.")),
+    responses(
+        (status = 200, description = "The current and the pending wallets.", body = WalletList),
+        (status = 202, description = "The change waits for approval.", body = ProposedAction),
+        (status = 409, description = "`approval_open`: another change of this wallet waits for approval.", body = Problem),
+    ),
+)]
+pub(crate) async fn change(operator: Operator, Path(psp_id): Path<String>, body: JsonBody) -> Result<Answer, ApiError> {
+    let psp_id = id_of("psp_id", &psp_id)?;
+    let wallet = body.parse::<WalletRequest>()?.wallet();
+    match set_by_operator(&operator, psp_id, wallet).await? {
+        Guarded::CarriedOut(wallets) => Answer::ok(&WalletList { psp_id: psp_id.to_string(), wallets }),
+        Guarded::Proposed(approval) => approvals::proposed(&operator, &approval),
+    }
 }
 
 /// Sets a wallet for the operator, or proposes the change if it needs a second one. Used by the API and the page.
@@ -132,7 +178,8 @@ pub(crate) async fn set_by_form(
     filled: Filled,
 ) -> Result<Response, Refused> {
     let mut site = PspPage::of(&operator, &psp_id).await?;
-    let outcome = async { set_by_operator(&operator, site.psp.id, filled.read(&FIELDS, read_new)?).await };
+    let outcome =
+        async { set_by_operator(&operator, site.psp.id, filled.read(&FIELDS, WalletRequest::read)?.wallet()).await };
     match filled.answered(outcome.await)? {
         Ok(Guarded::CarriedOut(_)) => {
             Ok(Redirect::to(&format!("{}/{}?done=wallet", path("psps"), site.psp.id)).into_response())

@@ -12,6 +12,7 @@ use payferry_entities::webhook_endpoints::DELETED;
 use payferry_webhook::{BreakerState, EndpointView, NO_URL};
 use sea_orm::{DbBackend, DbErr, FromQueryResult, Value};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::query::{COUNTED_MAX, Count, rows};
 
@@ -19,7 +20,7 @@ use crate::query::{COUNTED_MAX, Count, rows};
 pub const ENDPOINTS_MAX: usize = 500;
 
 /// Undelivered events.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, ToSchema)]
 pub struct Webhooks {
     /// Total of all PSPs, or of the PSPs that are read if there are more.
     pub backlog: WebhookBacklog,
@@ -31,7 +32,7 @@ pub struct Webhooks {
 }
 
 /// Undelivered events.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, ToSchema)]
 pub struct WebhookBacklog {
     /// Not attempted since they were queued. Only PSPs with a webhook URL.
     pub queued: Count,
@@ -42,15 +43,18 @@ pub struct WebhookBacklog {
     /// Not retried unless a redelivery is requested.
     pub exhausted: Count,
     /// Time since which the oldest queued or retrying event waits.
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub waiting_since: Option<Moment>,
     /// Time since which the oldest event without a URL waits.
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub unaddressed_since: Option<Moment>,
     /// Time since which the oldest exhausted event is undelivered.
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub exhausted_since: Option<Moment>,
 }
 
 /// Undelivered events of one PSP.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct EndpointLine {
     pub psp_id: String,
     pub psp_name: String,

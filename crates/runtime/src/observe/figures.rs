@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::ActorKind;
 use super::log::{ActorFailure, Cause};
@@ -255,7 +256,7 @@ impl Drop for Handling<'_> {
 pub const ROOT_NAME: &str = "root";
 
 /// State of an actor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
     /// It is running.
@@ -269,7 +270,7 @@ pub enum NodeState {
 }
 
 /// Measurements of one actor, or of all actors of a kind. Times are in milliseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, ToSchema)]
 pub struct ActorFigures {
     /// Messages in the mailbox.
     pub mailbox: usize,
@@ -286,7 +287,7 @@ pub struct ActorFigures {
 }
 
 /// A permanent actor.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct NodeView {
     /// Kind of the actor.
     pub kind: ActorKind,
@@ -296,6 +297,7 @@ pub struct NodeView {
     pub state: NodeState,
     /// Wall-clock time of the last start; `None` while it is not running.
     #[serde(serialize_with = "serialize_millis_or_null")]
+    #[schema(value_type = Option<i64>)]
     pub since: Option<SystemTime>,
     /// Measurements over all its restarts.
     #[serde(flatten)]
@@ -307,11 +309,12 @@ pub struct NodeView {
     /// Live children; of a shard and of the supervisor of payouts and withdrawals: those that are not in `children`.
     pub children_live: usize,
     /// Children.
+    #[schema(no_recursion, value_type = Vec<NodeView>)]
     pub children: Vec<Self>,
 }
 
 /// All actors of a kind, including those that have ended.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct KindView {
     /// The kind.
     pub kind: ActorKind,
@@ -321,6 +324,7 @@ pub struct KindView {
     #[serde(flatten)]
     pub figures: ActorFigures,
     /// Restarts so far, by class of failure.
+    #[schema(value_type = BTreeMap<String, u64>)]
     pub restarts: BTreeMap<Cause, u64>,
     /// Quarantined so far.
     pub quarantined: u64,

@@ -8,6 +8,7 @@ use ractor::{ActorCell, ActorProcessingErr, SupervisionEvent};
 use serde::Serialize;
 use strum::{IntoStaticStr, VariantArray};
 use tokio::sync::watch;
+use utoipa::ToSchema;
 
 use super::ActorKind;
 use crate::clock::serialize_millis;
@@ -20,7 +21,9 @@ pub const REASON_CHARS_MAX: usize = 500;
 const RECORDS_MAX: usize = 10_000;
 
 /// Class of a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, IntoStaticStr, VariantArray)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema, IntoStaticStr, VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Cause {
@@ -47,10 +50,11 @@ impl Cause {
 }
 
 /// Failure of an actor.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct ActorFailure {
     /// Time, by the wall clock.
     #[serde(serialize_with = "serialize_millis")]
+    #[schema(value_type = i64)]
     pub at: SystemTime,
     /// Class.
     pub cause: Cause,
@@ -59,7 +63,7 @@ pub struct ActorFailure {
 }
 
 /// Action of the supervisor after a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     /// Restarted from the database.
@@ -69,12 +73,13 @@ pub enum Action {
 }
 
 /// Entry of the supervision log.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Incident {
     /// Sequence number, increasing by one.
     pub number: u64,
     /// Time, by the wall clock.
     #[serde(serialize_with = "serialize_millis")]
+    #[schema(value_type = i64)]
     pub at: SystemTime,
     /// Kind of the failed actor.
     pub kind: ActorKind,

@@ -12,6 +12,7 @@ mod registry;
 
 use serde::Serialize;
 use strum::{IntoStaticStr, VariantArray};
+use utoipa::ToSchema;
 
 pub use ::metrics::Unit;
 pub use actor::{ActorResult, Behaviour, Mailbox, panic_text};
@@ -22,7 +23,9 @@ pub use metrics::{Counters, HANDLING, MAILBOX_WAIT};
 pub use registry::{ActorRegistry, RunningGuard};
 
 /// Kind of an actor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, IntoStaticStr, VariantArray)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema, IntoStaticStr, VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum ActorKind {

@@ -1,0 +1,61 @@
+//! The OpenAPI document of the operator's listener.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use payferry_operator::table;
+
+use crate::conformance::Document;
+use crate::http::vocabulary::assert_vocabulary;
+use crate::openapi::assert_sound;
+use crate::prelude::*;
+
+/// Lists without cursors, and why.
+const WHOLE_LISTS: [(&str, &str); 2] = [
+    ("/ops/pauses", "there are few, and all of them apply"),
+    ("/ops/psps/{psp_id}/withdrawal-wallets", "there are at most two for each chain"),
+];
+/// Reads whose records have no id or no times, and why.
+const OTHER_RECORDS: [(&str, &str); 8] = [
+    ("/healthz", "the state of the process"),
+    ("/readyz", "the state of the service"),
+    ("/ops/actors", "the state of the service"),
+    ("/ops/overview", "the state of the service"),
+    ("/ops/openapi.json", "the document itself"),
+    ("/ops/sendings", "the state of actors"),
+    ("/ops/shards/{shard}", "the state of actors"),
+    ("/ops/stuck", "findings about objects of several kinds"),
+];
+
+fn json() -> Value {
+    serde_json::from_str(&payferry_httpkit::openapi::to_json(&payferry_operator::document())).unwrap()
+}
+
+/// The document with which the responses of every test are compared.
+pub(super) fn document() -> &'static Document {
+    static DOCUMENT: LazyLock<Document> = LazyLock::new(|| Document::new(json()));
+    &DOCUMENT
+}
+
+#[test]
+fn document_describes_every_json_route() {
+    let document = json();
+    assert_sound(&document, 300);
+    assert_vocabulary(&document, &WHOLE_LISTS, &OTHER_RECORDS);
+    let is_page = |path: &str| matches!(path, "/ops" | "/ops/login" | "/ops/logout") || path.starts_with("/ops/view/");
+    let routes = table().into_iter().filter(|route| !is_page(&route.path));
+    let routes: BTreeSet<_> = routes.map(|route| format!("{} {}", route.method, route.path)).collect();
+    let items = document["paths"].as_object().unwrap().iter();
+    let described = items.flat_map(|(path, item)| {
+        item.as_object().unwrap().keys().map(move |method| format!("{} {path}", method.to_uppercase()))
+    });
+    assert_eq!(described.collect::<BTreeSet<_>>(), routes);
+}
+
+#[tokio::test]
+async fn viewers_read_the_document() {
+    let service = ServiceFixture::start().await;
+    let reply = service.get("/ops/openapi.json").await.ok(200);
+    assert_eq!(reply.header("content-type"), Some("application/json"));
+    assert_eq!(reply.json, json());
+}
