@@ -7,7 +7,7 @@ use serde_json::json;
 use utoipa::IntoResponses;
 use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
 use utoipa::openapi::schema::{AllOfBuilder, ObjectBuilder, Type};
-use utoipa::openapi::{ContentBuilder, OpenApi as Document, Ref, RefOr, Response};
+use utoipa::openapi::{Content, ContentBuilder, OpenApi as Document, Ref, RefOr, Response};
 
 use crate::Problem;
 use crate::error::Listener;
@@ -125,9 +125,15 @@ fn problems_only(operation: &mut Operation, path: &str, listener: Listener) {
         let code = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(codes));
         let codes = ObjectBuilder::new().schema_type(Type::Object).property("code", code);
         let problem = AllOfBuilder::new().item(Ref::from_schema_name("Problem")).item(codes);
-        response.content.clear();
+        response.content.retain(|_, content| !is_problem(content));
         response.content.insert(PROBLEM_TYPE.to_owned(), RefOr::T(ContentBuilder::new().schema(Some(problem)).build()));
     }
+}
+
+/// True if the handler described no body of its own.
+fn is_problem(content: &RefOr<Content>) -> bool {
+    let RefOr::T(content) = content else { return false };
+    matches!(&content.schema, Some(RefOr::Ref(schema)) if schema.ref_location.ends_with("/Problem"))
 }
 
 /// The codes in the description of an error: every word in backticks that has an underscore.

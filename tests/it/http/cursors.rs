@@ -13,23 +13,23 @@ fn ids(page: &Value, items: &str) -> Vec<String> {
 }
 
 /// Reads a list in pages of one item, and inserts an item after the first page.
-async fn assert_walk(app: &TestApp, list: &str, items: &str, insert: impl AsyncFn()) {
+pub(crate) async fn assert_walk(get: &impl AsyncFn(&str) -> Reply, list: &str, items: &str, insert: impl AsyncFn()) {
     for _ in 0..3 {
         insert().await;
     }
-    let before = ids(&app.get(list).await.ok(200), items);
+    let before = ids(&get(list).await.ok(200), items);
     assert!(before.len() >= 3, "{list}: {before:?}");
-    let mut page = app.get(&format!("{list}?limit=1")).await.ok(200);
+    let mut page = get(&format!("{list}?limit=1")).await.ok(200);
     insert().await;
     let mut walked = ids(&page, items);
     while let Some(cursor) = page["next_cursor"].as_str() {
-        page = app.get(&format!("{list}?limit=1&cursor={cursor}")).await.ok(200);
+        page = get(&format!("{list}?limit=1&cursor={cursor}")).await.ok(200);
         walked.extend(ids(&page, items));
         assert!(walked.len() < 200, "{list} does not end");
     }
     assert_eq!(walked[..before.len()], before, "{list}");
     assert_eq!(walked.iter().collect::<BTreeSet<_>>().len(), walked.len(), "{list} repeats an item");
-    assert!(app.get(&format!("{list}?limit=200")).await["next_cursor"].is_null(), "{list}");
+    assert!(get(&format!("{list}?limit=200")).await["next_cursor"].is_null(), "{list}");
 }
 
 #[tokio::test]
@@ -51,21 +51,22 @@ async fn every_list_has_cursors_that_neither_repeat_nor_skip() {
             json!({ "external_id": format!("m-{count}"), "name": "M", "email": "m@shop.example", "business_id": "1" });
         app.post("/merchants/sync", &json!({ "merchants": [merchant] })).await.ok(200);
     };
+    let get = async |path: &str| app.get(path).await;
     let refunds = format!("{}/refunds", settled.path());
     let refund = json!({ "amount": "0.01", "address": "0x000000000000000000000000000000000000ada6" });
-    assert_walk(&app, "/payments", "payments", cancel).await;
-    assert_walk(&app, "/api/v1/events", "events", cancel).await;
-    assert_walk(&app, "/api/v1/webhook/undelivered", "deliveries", cancel).await;
+    assert_walk(&get, "/payments", "payments", cancel).await;
+    assert_walk(&get, "/api/v1/events", "events", cancel).await;
+    assert_walk(&get, "/api/v1/webhook/undelivered", "deliveries", cancel).await;
     let refund_again = async || post(&refunds, refund.clone()).await;
-    assert_walk(&app, &format!("{}/webhooks", settled.path()), "deliveries", refund_again).await;
-    assert_walk(&app, "/merchants", "merchants", sync).await;
+    assert_walk(&get, &format!("{}/webhooks", settled.path()), "deliveries", refund_again).await;
+    assert_walk(&get, "/merchants", "merchants", sync).await;
     let another = async || drop(add(&app, &individual()).await);
-    assert_walk(&app, "/api/v1/customers", "customers", another).await;
-    assert_walk(&app, "/payouts", "payouts", async || post("/payouts", payout(&customer, "0.01")).await).await;
-    assert_walk(&app, "/ledger/entries", "entries", async || post("/payouts", payout(&customer, "0.01")).await).await;
-    assert_walk(&app, "/withdrawals", "withdrawals", async || post("/withdrawals", withdrawal("0.01")).await).await;
-    assert_walk(&app, "/transfers", "transfers", async || post("/transfers", payout(&customer, "1")).await).await;
-    assert_walk(&app, &refunds, "refunds", refund_again).await;
+    assert_walk(&get, "/api/v1/customers", "customers", another).await;
+    assert_walk(&get, "/payouts", "payouts", async || post("/payouts", payout(&customer, "0.01")).await).await;
+    assert_walk(&get, "/ledger/entries", "entries", async || post("/payouts", payout(&customer, "0.01")).await).await;
+    assert_walk(&get, "/withdrawals", "withdrawals", async || post("/withdrawals", withdrawal("0.01")).await).await;
+    assert_walk(&get, "/transfers", "transfers", async || post("/transfers", payout(&customer, "1")).await).await;
+    assert_walk(&get, &refunds, "refunds", refund_again).await;
 
     let document = app.get("/openapi.json").await.json;
     let lists = lists(&document);

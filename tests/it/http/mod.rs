@@ -4,7 +4,7 @@ mod auth;
 mod bad_input;
 pub mod compliance;
 mod consent;
-mod cursors;
+pub(crate) mod cursors;
 mod customer_events;
 pub(crate) mod customers;
 mod everywhere;

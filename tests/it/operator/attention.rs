@@ -62,15 +62,21 @@ async fn items_that_need_attention_have_a_reason_and_advice() {
 
 /// Ids of all items of a kind, read in pages of this size.
 pub(super) async fn paged(service: &ServiceFixture, kind: &str, limit: usize) -> Vec<String> {
+    let ids = paged_by(service, kind, limit, ("after", "next_after")).await;
+    assert_eq!(paged_by(service, kind, limit, ("cursor", "next_cursor")).await, ids);
+    ids
+}
+
+async fn paged_by(service: &ServiceFixture, kind: &str, limit: usize, (start, next): (&str, &str)) -> Vec<String> {
     let mut ids = Vec::new();
     let mut after = String::new();
     loop {
-        let stuck = service.get(&format!("/ops/stuck?kind={kind}&limit={limit}&after={after}")).await.json;
+        let stuck = service.get(&format!("/ops/stuck?kind={kind}&limit={limit}&{start}={after}")).await.json;
         let group = &stuck["kinds"][0];
         let items = group["items"].as_array().unwrap();
         assert!(items.len() <= limit, "{group:#}");
         ids.extend(items.iter().map(|item| item["id"].as_str().unwrap().to_owned()));
-        let Some(next) = group["next_after"].as_str() else {
+        let Some(next) = group[next].as_str() else {
             assert_eq!(group["total"]["counted"], ids.len(), "{group:#}");
             return ids;
         };

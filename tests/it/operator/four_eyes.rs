@@ -477,5 +477,8 @@ async fn nothing_is_proposed_unless_it_is_switched_on() {
     let system = &service.app.state.system;
     let now = system.clock().real_now();
     tenants::change_psp(system.database(), service.app.psp_id, None, change.into(), now).await.unwrap();
-    assert_eq!(service.get("/ops/approvals").await.ok(200).json, json!({ "total": 0, "approvals": [] }));
+    assert_eq!(
+        service.get("/ops/approvals").await.ok(200).json,
+        json!({ "total": 0, "next_cursor": null, "approvals": [] })
+    );
 }

@@ -7,6 +7,7 @@ mod alarms;
 mod approvals;
 mod aside;
 mod attention;
+mod cursors;
 mod customers;
 mod decisions;
 mod events;

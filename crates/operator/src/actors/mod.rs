@@ -9,7 +9,7 @@ pub(crate) mod tree;
 
 use payferry_actors::observe::{ActorSubject, PaymentLine, Quarantine, QuarantinedSubject, TreeView};
 use payferry_actors::system::{ActorView, SystemView};
-use payferry_domain::PaymentId;
+use payferry_domain::{PaymentId, Timestamp};
 use payferry_httpkit::extract::parameters::number;
 use payferry_httpkit::lists::{CURSOR, Page};
 use payferry_httpkit::openapi::UnreadableQuery;
@@ -163,7 +163,7 @@ impl ActorRecord {
             payment_id,
             sending_id,
             state: view.state,
-            since: view.since.map(|since| since.as_millis()),
+            since: view.since.map(Timestamp::as_millis),
             figures: view.figures,
             restarts: view.restarts,
             last_failure: view.last_failure,
@@ -255,12 +255,16 @@ pub struct ReleasedActor {
 )]
 pub(crate) async fn release(operator: Operator, Path(id): Path<String>) -> Result<Answer, ApiError> {
     let of = actor_subject_of(&id)?;
-    let (word, code) = match of {
-        ActorSubject::Payment(_) => ("payment", "payment_not_quarantined"),
-        ActorSubject::OutboundTransfer(id) => (id.kind().as_str(), "sending_not_quarantined"),
+    let word = match of {
+        ActorSubject::Payment(_) => "payment",
+        ActorSubject::OutboundTransfer(id) => id.kind().as_str(),
     };
     if !quarantine::release(&operator, of).await? {
-        return Err(ApiError::Conflict(code, format!("The {word} {of} is not quarantined."), Vec::new()));
+        let detail = format!("The {word} {of} is not quarantined.");
+        return Err(match of {
+            ActorSubject::Payment(_) => ApiError::conflict("payment_not_quarantined", detail),
+            ActorSubject::OutboundTransfer(_) => ApiError::conflict("sending_not_quarantined", detail),
+        });
     }
     let message = format!("The {word} is released");
     let (payment_id, sending_id) = ids_of(of);

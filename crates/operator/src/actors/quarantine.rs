@@ -15,12 +15,15 @@ use crate::Operator;
 /// Error for a decision about a quarantined actor, which could not carry it out.
 pub(crate) fn quarantined(of: impl Into<ActorSubject>) -> ApiError {
     let of = of.into();
-    let (word, code) = match of {
-        ActorSubject::Payment(_) => ("payment", "payment_quarantined"),
-        ActorSubject::OutboundTransfer(id) => (id.kind().as_str(), "sending_quarantined"),
+    let word = match of {
+        ActorSubject::Payment(_) => "payment",
+        ActorSubject::OutboundTransfer(id) => id.kind().as_str(),
     };
     let detail = format!("The {word} {of} is quarantined: it has to be released first.");
-    ApiError::Conflict(code, detail, Vec::new())
+    match of {
+        ActorSubject::Payment(_) => ApiError::conflict("payment_quarantined", detail),
+        ActorSubject::OutboundTransfer(_) => ApiError::conflict("sending_quarantined", detail),
+    }
 }
 
 /// Releases the actor for the operator. Used by the API and the page. Returns whether it was quarantined.
