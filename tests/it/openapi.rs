@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use axum::http::Method;
+use serde_json::{Map, Value, json};
+
+use crate::call::Reply;
 
 /// Asserts that operations are named, references resolve, schemas say what they describe, and codes exist.
 pub fn assert_sound(document: &Value, codes_min: usize) {
@@ -77,4 +80,67 @@ fn assert_codes_exist(document: &Value, codes_min: usize) {
         }
     }
     assert!(codes > codes_min, "{codes} codes");
+}
+
+/// A body of which every field has a wrong type.
+pub struct WrongBody {
+    pub method: Method,
+    /// Path of the operation, with its parameters.
+    pub path: String,
+    pub body: Value,
+    /// The wrong fields: those without a constant value.
+    pub fields: BTreeSet<String>,
+}
+
+/// Wrong bodies of every operation with a JSON body.
+pub fn wrong_bodies(document: &Value) -> Vec<WrongBody> {
+    let resolve = |schema: &Value| match schema["$ref"].as_str() {
+        Some(reference) => document.pointer(reference.trim_start_matches('#')).unwrap().clone(),
+        None => schema.clone(),
+    };
+    let mut bodies = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+            if schema.is_null() {
+                continue;
+            }
+            let mut schemas = vec![resolve(schema)];
+            while let Some(found) = schemas.iter().position(|schema| schema.get("oneOf").is_some()) {
+                let union = schemas.remove(found);
+                schemas.extend(union["oneOf"].as_array().unwrap().iter().map(resolve));
+            }
+            for schema in schemas.iter().filter(|schema| schema["type"] == "object") {
+                let (body, fields) = wrong_body(schema);
+                bodies.push(WrongBody {
+                    method: method.to_uppercase().parse().unwrap(),
+                    path: path.clone(),
+                    body: Value::Object(body),
+                    fields,
+                });
+            }
+        }
+    }
+    bodies
+}
+
+fn wrong_body(schema: &Value) -> (Map<String, Value>, BTreeSet<String>) {
+    let (mut body, mut fields) = (Map::new(), BTreeSet::new());
+    for (name, property) in schema["properties"].as_object().unwrap() {
+        let constant = property["enum"].as_array().filter(|values| values.len() == 1);
+        let wrong = if property["type"].to_string().contains("array") { json!("x") } else { json!([[0]]) };
+        if constant.is_none() {
+            fields.insert(name.clone());
+        }
+        body.insert(name.clone(), constant.map_or(wrong, |values| values[0].clone()));
+    }
+    (body, fields)
+}
+
+/// Asserts that the request is refused because of exactly these fields.
+#[track_caller]
+pub fn assert_names(reply: &Reply, fields: &BTreeSet<String>) {
+    assert_eq!(reply.status, 422, "{}", reply.text());
+    let named = reply["errors"].as_array().unwrap().iter().map(|error| error["field"].as_str().unwrap().to_owned());
+    assert_eq!(named.collect::<BTreeSet<_>>(), *fields, "{}", reply.text());
 }

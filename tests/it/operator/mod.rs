@@ -179,6 +179,8 @@ fn concrete(path: &str) -> String {
     let parts = path.split('/').map(|part| match part {
         "{payment_id}" => "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
         "{psp_id}" => "psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
+        "{customer_id}" => "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
+        "{sending_id}" => "po_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
         "{key_id}" => "key_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
         "{approval_id}" => "apr_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
         parameter if parameter.starts_with('{') => "1",

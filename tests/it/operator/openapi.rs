@@ -5,23 +5,27 @@ use std::sync::LazyLock;
 
 use payferry_operator::table;
 
+use super::{concrete, reply};
 use crate::conformance::Document;
 use crate::http::vocabulary::assert_vocabulary;
-use crate::openapi::assert_sound;
+use crate::openapi::{WrongBody, assert_names, assert_sound, wrong_bodies};
 use crate::prelude::*;
 
 /// Lists without cursors, and why.
-const WHOLE_LISTS: [(&str, &str); 2] = [
+const WHOLE_LISTS: [(&str, &str); 4] = [
+    ("/ops/overview", "a summary of limited size"),
     ("/ops/pauses", "there are few, and all of them apply"),
     ("/ops/psps/{psp_id}/withdrawal-wallets", "there are at most two for each chain"),
+    ("/ops/stuck", "each kind is a list with a `next_cursor` of its own"),
 ];
 /// Reads whose records have no id or no times, and why.
-const OTHER_RECORDS: [(&str, &str); 8] = [
+const OTHER_RECORDS: [(&str, &str); 9] = [
     ("/healthz", "the state of the process"),
     ("/readyz", "the state of the service"),
     ("/ops/actors", "the state of the service"),
     ("/ops/overview", "the state of the service"),
     ("/ops/openapi.json", "the document itself"),
+    ("/ops/psps/{psp_id}/withdrawal-wallets", "settings of the PSP, named by chain and status"),
     ("/ops/sendings", "the state of actors"),
     ("/ops/shards/{shard}", "the state of actors"),
     ("/ops/stuck", "findings about objects of several kinds"),
@@ -58,4 +62,16 @@ async fn viewers_read_the_document() {
     let reply = service.get("/ops/openapi.json").await.ok(200);
     assert_eq!(reply.header("content-type"), Some("application/json"));
     assert_eq!(reply.json, json());
+}
+
+/// Sends each described field with a value of a wrong type. The error names all of them, and nothing else.
+#[tokio::test]
+async fn every_described_field_is_read() {
+    let service = ServiceFixture::start_with_chains().await;
+    let bodies = wrong_bodies(&json());
+    assert_eq!(bodies.len(), 15);
+    for WrongBody { method, path, body, fields } in bodies {
+        let path = concrete(&path);
+        assert_names(&reply(service.call(method, &path).json(&body)).await, &fields);
+    }
 }

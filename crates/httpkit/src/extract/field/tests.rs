@@ -96,3 +96,29 @@ fn declared_objects_are_described() {
     <Outer as ToSchema>::schemas(&mut components);
     assert!(components.iter().any(|(name, _)| name == "Inner"));
 }
+
+request! {
+    /// A list of names.
+    struct Accepted: Debug {
+        tokens: Vec<Token> = names(),
+    }
+}
+
+#[test]
+fn lists_of_names_are_not_empty() {
+    let read = |body: &Value| {
+        let fields = Fields::of_body(body).unwrap();
+        let read = Accepted::read(&fields);
+        fields.finish(read).map(|accepted| accepted.tokens)
+    };
+    assert_eq!(read(&json!({ "tokens": ["USDC", "USDT"] })).unwrap(), [Token::Usdc, Token::Usdt]);
+    for (body, code) in [
+        (json!({}), "required"),
+        (json!({ "tokens": "USDC" }), "wrong_type"),
+        (json!({ "tokens": [] }), "empty"),
+        (json!({ "tokens": ["USDC", "EUR"] }), "unknown_value"),
+    ] {
+        let Err(ApiError::Validation(errors)) = read(&body) else { panic!("accepted {body}") };
+        assert_eq!((errors[0].field.as_str(), &*errors[0].code), ("tokens", code), "{body}");
+    }
+}
