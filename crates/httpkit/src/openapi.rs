@@ -1,4 +1,4 @@
-//! What the OpenAPI documents of both listeners share: their errors with media type and codes, and their query parameters.
+//! Parts of the OpenAPI documents of both listeners: their errors with media type and codes, and their query parameters.
 
 use std::collections::BTreeSet;
 

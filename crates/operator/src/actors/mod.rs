@@ -130,11 +130,11 @@ pub struct ActorRecord {
     last_failure: Option<ActorFailure>,
     /// Reason of the quarantine, if it is quarantined.
     quarantined: Option<Quarantine>,
-    /// What it caches; null if it is not running or does not reply in time.
+    /// Its cached state; null if it is not running or does not reply in time.
     memory: Option<MemoryRecord>,
 }
 
-/// What an actor caches.
+/// State that an actor caches.
 #[derive(Serialize, ToSchema)]
 pub struct MemoryRecord {
     /// Number of transitions.

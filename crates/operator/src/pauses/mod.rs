@@ -21,7 +21,7 @@ use crate::page::form::Sort;
 /// Fields of the form of a pause.
 const FIELDS: [(&str, Sort); 2] = [("scope", Sort::Text), ("reason", Sort::Text)];
 
-/// What is paused.
+/// Scope of a pause.
 const SCOPE: Rule<Scope> = Rule {
     read: |value| {
         let unknown = |error: pauses::UnknownScope| Fault::new("unknown_value", error.to_string());
