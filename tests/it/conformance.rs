@@ -1,5 +1,5 @@
-//! Conformance of responses to the OpenAPI document. Every response that a test receives is checked against the document
-//! that the same service returns.
+//! Conformance of responses to the OpenAPI documents. Every response that a test receives is checked against the document
+//! of its listener.
 //!
 //! The check is stricter than the document: an object may have no fields beyond the described ones, so that no field stays
 //! undocumented.

@@ -30,7 +30,11 @@ const UNREADABLE_QUERY: &str = "Parameters that are unknown or cannot be read, a
 pub fn describe_errors(document: &mut Document, listener: Listener) {
     for (path, item) in &mut document.paths.paths {
         for operation in [&mut item.post, &mut item.patch].into_iter().flatten() {
-            add_problems(operation, &body_errors(listener));
+            // On the public listener, every such request may have a body.
+            let has_body = listener == Listener::Public || operation.request_body.is_some();
+            let errors =
+                body_errors(listener).into_iter().filter(|(status, _)| has_body || OF_CHANGES.contains(status));
+            add_problems(operation, &errors.collect::<Vec<_>>());
         }
         for operation in operations(item) {
             if operation.security.is_none() {
@@ -78,7 +82,10 @@ const fn caller_errors(listener: Listener) -> &'static [(&'static str, &'static 
     }
 }
 
-/// Errors of requests with a body.
+/// Errors of changes without a body.
+const OF_CHANGES: [&str; 2] = ["408", "409"];
+
+/// Errors of changes.
 fn body_errors(listener: Listener) -> [(&'static str, String); 6] {
     let kib = JSON_BODY_BYTES_MAX / 1024;
     let (conflict, too_large, invalid) = match listener {

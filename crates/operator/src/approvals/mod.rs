@@ -171,6 +171,8 @@ request! {
     responses(
         (status = 200, description = "It is carried out.", body = ApprovalRecord),
         (status = 202, description = "It is approved and not carried out yet.", body = ApprovalRecord),
+        (status = 404, description = UNKNOWN, body = Problem),
+        (status = 422, description = INVALID, body = Problem),
         (status = 409, description = CLOSED, body = Problem),
     ),
 )]
@@ -186,8 +188,15 @@ pub(crate) async fn approve(
 }
 
 /// Description of the conflicts.
-const CLOSED: &str = "It cannot be decided: `own_approval`, `approval_expired`, `approval_closed`, \
-                      `approval_out_of_date`; or the code of the refused action.";
+const CLOSED: &str = "It cannot be decided: `own_approval`, `approval_expired`, `approval_closed` or \
+    `approval_out_of_date`. Or the approved action is refused: `settlement_in_progress`, `funds_blocked`, \
+    `nothing_to_refund`, `refund_too_large`, `refund_spans_vaults`, `refund_must_be_all`, `refund_exists`, \
+    `not_awaiting_approval`.";
+/// Description of unknown objects.
+const UNKNOWN: &str = "`approval_not_found`; or the approved action is refused: `payment_not_found`, `refund_not_found`, \
+    `psp_not_found`.";
+/// Description of invalid fields.
+const INVALID: &str = "Invalid fields, all named; or the approved action is refused: `refund_address_invalid`.";
 
 /// Reject a proposal
 ///
