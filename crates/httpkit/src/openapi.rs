@@ -1,13 +1,13 @@
 //! Parts of the OpenAPI documents of both listeners: their errors with media type and codes, and their query parameters.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::http::Method;
 use serde_json::json;
 use utoipa::IntoResponses;
 use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
 use utoipa::openapi::schema::{AllOfBuilder, ObjectBuilder, Type};
-use utoipa::openapi::{Content, ContentBuilder, OpenApi as Document, Ref, RefOr, Response};
+use utoipa::openapi::{Content, ContentBuilder, OpenApi as Document, Ref, RefOr, Response, ResponseBuilder};
 
 use crate::Problem;
 use crate::error::Listener;
@@ -17,6 +17,17 @@ use crate::extract::{JSON_BODY_BYTES_MAX, QueryNames};
 #[derive(IntoResponses)]
 #[response(status = 400, description = UNREADABLE_QUERY)]
 pub struct UnreadableQuery(pub Problem);
+
+/// A stream of server-sent events. It has no schema: its content is a sequence of events, which OpenAPI cannot describe.
+pub struct EventStream;
+
+impl IntoResponses for EventStream {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let content = ContentBuilder::new().build();
+        let response = ResponseBuilder::new().description("The stream.").content("text/event-stream", content).build();
+        BTreeMap::from([("200".to_owned(), response.into())])
+    }
+}
 
 /// Media type of problem documents.
 const PROBLEM_TYPE: &str = "application/problem+json";

@@ -19,12 +19,12 @@ use payferry_actors::System;
 use payferry_actors::observe::Tallied;
 use payferry_domain::Timestamp;
 use payferry_httpkit::live::UNBUFFERED;
+use payferry_httpkit::openapi::EventStream;
 use payferry_httpkit::{ApiError, Away};
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::MissedTickBehavior;
-use utoipa::ToSchema;
 
 use crate::actors::journal::{self, JournalLine};
 use crate::admit::Identity;
@@ -78,29 +78,12 @@ impl EventTicker {
     }
 }
 
-/// One event of the stream. Comments keep the connection open.
-#[derive(ToSchema)]
-#[allow(dead_code, reason = "it describes the events that `listen` writes")]
-pub struct OperatorEvent {
-    /// hello, incident or tick.
-    event: String,
-    /// The entry of the supervision log, or the state of the service, as JSON.
-    data: String,
-    /// The start of the service and the number of the incident.
-    id: Option<String>,
-    /// Milliseconds after which a client may reconnect.
-    retry: Option<u32>,
-}
-
 /// Follow the service
 ///
 /// Server-sent events: `hello` first, `incident` for each entry of the supervision log, and `tick` with the state of the
 /// service once a second. `Last-Event-ID` names the last incident that the client received. At most 64 streams are open
 /// at once. A stream ends with the session.
-#[utoipa::path(
-    get, path = "/ops/events", tag = "Service", operation_id = "followService",
-    responses((status = 200, description = "The stream.", body = OperatorEvent, content_type = "text/event-stream")),
-)]
+#[utoipa::path(get, path = "/ops/events", tag = "Service", operation_id = "followService", responses(EventStream))]
 pub(super) async fn listen(
     operator: Operator,
     Extension(identity): Extension<Identity>,

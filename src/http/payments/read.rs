@@ -1,8 +1,6 @@
 //! Reads of payments: `GET /payments`, `GET /payments/{payment_id}`, and `GET /payments/{payment_id}/events`, which
 //! streams a payment's changes as server-sent events.
 
-use std::collections::BTreeMap;
-
 use axum::extract::State;
 use axum::response::Response;
 use axum::response::sse::Event;
@@ -12,14 +10,13 @@ use payferry_entities::payments::{Column, Entity, Model};
 use payferry_entities::{chain_tx_attempts, chain_txs, operations, transfers};
 use payferry_httpkit::lists::{NewestKey, Page, PageParams, older};
 use payferry_httpkit::live::{STREAMS_PER_PSP, StreamOwner};
-use payferry_httpkit::openapi::UnreadableQuery;
+use payferry_httpkit::openapi::{EventStream, UnreadableQuery};
 use payferry_httpkit::{Answer, ApiError, Path, Read, query, rule};
 use payferry_journal::payments::payment_of;
 use sea_orm::sea_query::{BinOper, Expr, ExprTrait, Query, SelectStatement, SimpleExpr, UnionType};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
-use utoipa::openapi::{self, ContentBuilder, RefOr, ResponseBuilder};
-use utoipa::{IntoResponses, ToSchema};
+use utoipa::ToSchema;
 
 use super::{PaymentRecord, own, own_row};
 use crate::http::live;
@@ -41,17 +38,6 @@ pub async fn get(parts: OneOf<Read>) -> Result<Answer, ApiError> {
     Answer::ok(&PaymentRecord::of(&app, &own(&app, caller.psp_id, &payment_id).await?))
 }
 
-/// The stream. It has no schema: its content is a sequence of events, which OpenAPI cannot describe.
-struct PaymentStream;
-
-impl IntoResponses for PaymentStream {
-    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
-        let content = ContentBuilder::new().build();
-        let response = ResponseBuilder::new().description("The stream.").content("text/event-stream", content).build();
-        BTreeMap::from([("200".to_owned(), response.into())])
-    }
-}
-
 /// Follow a payment
 ///
 /// Server-sent events. `payment` has the payment as in `GET /payments/{payment_id}`; it is sent at once and after each
@@ -61,7 +47,7 @@ impl IntoResponses for PaymentStream {
 #[utoipa::path(
     get, path = "/payments/{payment_id}/events", tag = "Payments", operation_id = "followPayment",
     params(("payment_id" = String, Path, description = "The id from `initiate`.")),
-    responses(PaymentStream),
+    responses(EventStream),
 )]
 pub async fn events(parts: OneOf<Read>) -> Result<Response, ApiError> {
     let (State(app), caller, Path(payment_id)) = parts;
