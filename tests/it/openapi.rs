@@ -12,6 +12,10 @@ pub fn assert_sound(document: &Value, codes_min: usize) {
     let mut names = BTreeSet::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
+            assert!(
+                operation.as_object().unwrap().values().all(|part| !part.is_null()),
+                "{method} {path} has an empty part"
+            );
             assert!(operation["summary"].is_string() && operation["tags"][0].is_string(), "{method} {path}");
             assert!(names.insert(operation["operationId"].as_str().unwrap()), "{method} {path} shares its name");
             let is_open = operation["security"].is_array();

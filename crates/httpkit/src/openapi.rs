@@ -211,16 +211,24 @@ fn codes_of_parameters(path: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// The document as JSON. The codes of an error stand beside the reference to its schema, which `utoipa` cannot express, so
-/// that generated clients have one type for all problems.
+/// The document as JSON, with what `utoipa` cannot express: an empty query parameter counts as absent, and the codes of an
+/// error stand beside the reference to its schema, so that generated clients have one type for all problems.
 pub fn to_json(document: &Document) -> String {
     let mut json = serde_json::to_value(document).unwrap_or_default();
     let paths = json["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
     let operations = paths.filter_map(serde_json::Value::as_object_mut).flat_map(|item| item.values_mut());
-    let responses = operations.filter_map(|operation| operation["responses"].as_object_mut());
-    for response in responses.flat_map(|responses| responses.values_mut()) {
-        if let Some(schema) = response.pointer_mut(PROBLEM_SCHEMA) {
-            *schema = json!({ "$ref": schema["allOf"][0]["$ref"], "properties": schema["allOf"][1]["properties"] });
+    for operation in operations {
+        let parameters = operation.get_mut("parameters").and_then(serde_json::Value::as_array_mut);
+        for parameter in parameters.into_iter().flatten() {
+            if parameter["in"] == "query" && parameter["required"] != true {
+                parameter["allowEmptyValue"] = json!(true);
+            }
+        }
+        for response in operation["responses"].as_object_mut().into_iter().flat_map(|responses| responses.values_mut())
+        {
+            if let Some(schema) = response.pointer_mut(PROBLEM_SCHEMA) {
+                *schema = json!({ "$ref": schema["allOf"][0]["$ref"], "properties": schema["allOf"][1]["properties"] });
+            }
         }
     }
     json.to_string()

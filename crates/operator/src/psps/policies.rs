@@ -95,7 +95,9 @@ impl Field for FinalityField {
         let by_chain = Chain::ALL.iter().fold(object, |object, chain| {
             let bands = ArrayBuilder::new().items(Ref::from_schema_name(TierRequest::name()));
             let bands = bands.min_items(Some(1)).max_items(Some(BANDS_MAX));
-            object.property(chain.as_str(), OneOfBuilder::new().item(rule::one_of([DEFAULT_WORD])).item(bands))
+            let absent = ObjectBuilder::new().schema_type(Type::Null);
+            let either = OneOfBuilder::new().item(rule::one_of([DEFAULT_WORD])).item(bands).item(absent);
+            object.property(chain.as_str(), either)
         });
         let example = json!({"base": [{"below": "500", "wait": 10}, {"wait": "finalized"}]});
         closed(by_chain).examples([example]).build().into()
