@@ -21,7 +21,7 @@ pub struct Announcement {
     pub at: Timestamp,
     /// KYC status after the change.
     pub kyc_status: KycStatus,
-    /// Whether the customer is active after the change.
+    /// True if the customer is active after the change.
     pub is_active: bool,
 }
 

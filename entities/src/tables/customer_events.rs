@@ -20,7 +20,7 @@ pub struct Model {
     pub name: String,
     /// KYC status after the change.
     pub kyc_status: String,
-    /// Whether the customer is active after the change.
+    /// True if the customer is active after the change.
     pub is_active: bool,
     /// Time of the change, milliseconds since the epoch.
     pub at: i64,

@@ -13,8 +13,9 @@ use payferry_httpkit::ApiError;
 
 use crate::Operator;
 use crate::approvals::{self, Guarded};
+use crate::decisions::DecisionKind;
+use crate::decisions::carry_out::{DecisionRequest, carry_out, next_refund};
 use crate::decisions::query::{BlockedLine, Decisions, Possible, decisions, held, may, may_refund};
-use crate::decisions::{DecisionKind, DecisionRequest, carry_out, next_refund};
 use crate::page::form::Filled;
 use crate::page::words::{Tone, ago, audit_log, badge, count, done, grouped, panel, short, status};
 use crate::page::{Failure, NavSection, Page, Refused, id_of, path};
