@@ -161,6 +161,8 @@ record! {
 
     /// A refund of a payment.
     pub struct RefundRecord {
+        id: String = refund.id.to_string(),
+        /// The same as `id`.
         refund_id: String = refund.id.to_string(),
         /// pending_approval, pending, sent or failed.
         status: &'static str = refund.public_status(),
@@ -172,6 +174,9 @@ record! {
         requested_at: DateTime = refund.requested_at.into(),
         approved_at: Option<DateTime> = refund.approved_at.map(DateTime::from),
         finished_at: Option<DateTime> = refund.finished_at.map(DateTime::from),
+        /// The same as `requested_at`.
+        created_at: DateTime = refund.requested_at.into(),
+        updated_at: DateTime = refund.updated_at().into(),
     }
 }
 
@@ -216,6 +221,8 @@ record! {
 
     /// A transfer out of a vault.
     pub struct OperationRecord {
+        id: String = row.id.clone(),
+        /// The same as `id`.
         operation_id: String = row.id,
         number: i64 = row.number,
         kind: String = row.kind,
@@ -270,15 +277,18 @@ record! {
 
     /// A delivery of an event.
     pub struct DeliveryRecord {
+        id: String = delivery.id.clone(),
+        /// The same as `id`.
         delivery_id: String = delivery.id,
         event_id: String = event.id,
         event: String = event.name,
         sequence: i64 = event.sequence,
-        /// queued, delivering, delivered, failed or exhausted.
+        /// queued, delivered, failed, exhausted or cancelled.
         status: String = delivery.status,
         attempt_count: i64 = delivery.attempt_count,
         next_attempt_at: Option<DateTime> = delivery.next_attempt_at.map(DateTime),
         created_at: DateTime = DateTime(delivery.created_at),
+        updated_at: DateTime = DateTime(delivery.updated_at),
         attempts: Vec<AttemptRecord> = attempts.into_iter().map(AttemptRecord::of).collect(),
     }
 }
