@@ -73,15 +73,18 @@ impl Production {
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
-    /// Connections of the public listener that the service has not closed.
-    pub fn connections(&self) -> usize {
-        let port = format!(":{:04X}", self.api().port());
+    /// Connections of the public listener that the service has not closed, as the kernel lists them: with addresses, state,
+    /// and the sizes of both queues.
+    pub fn connections(&self) -> Vec<String> {
+        let SocketAddr::V4(api) = self.api() else { panic!("the listener has an IPv4 address") };
+        // The address in full: a client of another test may have the same port.
+        let own = format!("{:08X}:{:04X}", u32::from_ne_bytes(api.ip().octets()), api.port());
         let sockets = std::fs::read_to_string(format!("/proc/{}/net/tcp", self.served.process.id())).unwrap();
         let is_open = |line: &&str| {
             let fields: Vec<&str> = line.split_whitespace().collect();
-            fields[1].ends_with(&port) && OPEN_STATES.contains(&fields[3])
+            fields[1] == own && OPEN_STATES.contains(&fields[3])
         };
-        sockets.lines().skip(1).filter(is_open).count()
+        sockets.lines().skip(1).filter(is_open).map(str::to_owned).collect()
     }
 
     /// Sends requests from this address, one after the other, until `stop`.
