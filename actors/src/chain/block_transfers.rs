@@ -11,11 +11,12 @@
 use std::collections::{HashMap, HashSet};
 
 use alloy::primitives::{Address as EvmAddress, U256};
-use alloy::rpc::types::{Filter, Log};
+use alloy::rpc::types::{Filter, Log, TransactionReceipt};
 use alloy::sol_types::SolEvent;
 use payferry_contracts::Token as TokenContract;
 use payferry_domain::{Address, Chain, Hash32, PaymentId, Timestamp};
 use payferry_entities::{Database, transfers};
+use payferry_evm::Prefix;
 use payferry_evm::client::{BlockHeader, ChainClient, ClientError};
 use payferry_evm::config::ChainSpec;
 use payferry_evm::wallet::{alloy_address, domain_address, domain_hash};
@@ -77,17 +78,18 @@ impl Reader {
         Self { chain: spec.chain, contracts, filter }
     }
 
-    /// Transfers in these blocks. Blocks from `recent_from` on are queried by hash, older ones as one range.
+    /// Transfers in each of these blocks, up to the first block that cannot be read. Blocks from `recent_from` on are
+    /// queried by hash, older ones as one range.
     pub(super) async fn transfers(
         &self,
         client: &ChainClient,
         watchlist: &Watchlist,
         headers: &[BlockHeader],
         recent_from: u64,
-    ) -> Result<Vec<FoundTransfer>, PollError> {
+    ) -> Result<Prefix<Vec<FoundTransfer>, PollError>, PollError> {
         let split = headers.partition_point(|header| header.number < recent_from);
         let (old, recent) = headers.split_at(split);
-        let mut found = Vec::new();
+        let mut logs_each: Vec<Result<Vec<Log>, ClientError>> = Vec::with_capacity(headers.len());
         if let [first, .., last] | [first @ last] = old {
             let range = self.filter.clone().from_block(first.number).to_block(last.number);
             let mut logs = client.logs(&range).await?;
@@ -97,17 +99,30 @@ impl Reader {
                 let mine = rest.partition_point(|log| log.block_number.is_some_and(|number| number <= header.number));
                 let (of_block, later) = rest.split_at(mine);
                 rest = later;
-                self.take(client, watchlist, header, of_block.to_vec(), &mut found).await?;
+                logs_each.push(Ok(of_block.to_vec()));
             }
             if !rest.is_empty() {
                 return Err(PollError::Inconsistent("a log belongs to a block that was not requested"));
             }
         }
         let hashes: Vec<Hash32> = recent.iter().map(|header| header.hash).collect();
-        for (header, logs) in recent.iter().zip(client.logs_by_hash(&self.filter, &hashes).await?) {
-            self.take(client, watchlist, header, logs, &mut found).await?;
+        match client.logs_by_hash(&self.filter, &hashes).await {
+            Ok(logs) => logs_each.extend(logs),
+            Err(error) => logs_each.push(Err(error)),
         }
-        Ok(found)
+        let mut results = Vec::with_capacity(headers.len());
+        for (header, logs) in headers.iter().zip(logs_each) {
+            let result = match logs {
+                Ok(logs) => self.take(client, watchlist, header, logs).await,
+                Err(error) => Err(error.into()),
+            };
+            let is_last = result.is_err();
+            results.push(result);
+            if is_last {
+                break;
+            }
+        }
+        Prefix::of(results)
     }
 
     /// Transfers in blocks that were read before, from a range query. With `elsewhere`, preferably not from the first
@@ -138,8 +153,8 @@ impl Reader {
         watchlist: &Watchlist,
         header: &BlockHeader,
         mut logs: Vec<Log>,
-        found: &mut Vec<FoundTransfer>,
-    ) -> Result<(), PollError> {
+    ) -> Result<Vec<FoundTransfer>, PollError> {
+        let mut found = Vec::new();
         let is_empty = logs.is_empty();
         if self.is_doubtful(watchlist, header, &logs) {
             match client.logs_of_receipts(header.hash).await {
@@ -178,7 +193,7 @@ impl Reader {
                 "an endpoint returned logs more than once; duplicates are ignored");
             metrics::LOGS_REPEATED.add(&metrics::of(self.chain), repeated);
         }
-        Ok(())
+        Ok(found)
     }
 
     fn is_requested(&self, log: &Log) -> bool {
@@ -352,7 +367,8 @@ pub(super) async fn missing(
 ) -> Result<Vec<transfers::Model>, PollError> {
     let found = reader.rescan(args.client, links, elsewhere).await?;
     let rows = of_payments(args, &found).await?;
-    made(args, unrecorded(args, rows).await?).await
+    let made = made(args, unrecorded(args, rows).await?).await;
+    made.failed.map_or(Ok(made.rows), |(_, error)| Err(error))
 }
 
 /// The rows that are not recorded as they are.
@@ -374,38 +390,39 @@ async fn unrecorded(args: Lookup<'_>, rows: Vec<transfers::Model>) -> Result<Vec
     Ok(rows.into_iter().filter(is_new).collect())
 }
 
-/// The rows that a transaction really emitted, in the block that they name.
-pub(super) async fn made(args: Lookup<'_>, rows: Vec<transfers::Model>) -> Result<Vec<transfers::Model>, PollError> {
+/// Transfers that were verified.
+pub(super) struct Made {
+    /// Rows of the blocks before the failed one.
+    pub(super) rows: Vec<transfers::Model>,
+    /// The first block with a transfer that could not be verified, and the error.
+    pub(super) failed: Option<(u64, PollError)>,
+}
+
+/// The rows that a transaction really emitted, in the block that they name. The rows are in block order.
+pub(super) async fn made(args: Lookup<'_>, rows: Vec<transfers::Model>) -> Made {
     if rows.is_empty() {
-        return Ok(rows);
+        return Made { rows, failed: None };
     }
     let mut hashes: Vec<Hash32> = rows.iter().filter_map(|row| row.tx_hash.parse().ok()).collect();
     hashes.sort_unstable();
     hashes.dedup();
-    let receipts = args.client.receipts_elsewhere(&hashes).await?;
-    let receipts: HashMap<String, _> =
-        hashes.iter().map(Hash32::to_string).zip(receipts).filter_map(|(hash, found)| Some((hash, found?))).collect();
+    let receipts = args.client.receipts_elsewhere(&hashes).await;
+    let receipts: HashMap<String, _> = hashes.iter().map(Hash32::to_string).zip(receipts).collect();
     let mut blocks: HashMap<String, Vec<Log>> = HashMap::new();
-    let mut kept = Vec::with_capacity(rows.len());
+    let mut kept: Vec<transfers::Model> = Vec::with_capacity(rows.len());
     for row in rows {
-        let receipt = receipts.get(&row.tx_hash).filter(|receipt| {
-            receipt.block_hash.map(|hash| domain_hash(hash).to_string()).as_ref() == Some(&row.block_hash)
-        });
-        let is_made = if let Some(receipt) = receipt {
-            receipt.status() && receipt.inner.logs().iter().any(|log| is_log_of(log, &row))
-        } else {
-            // No receipt, or one of another branch: the node lags, or the transaction was invented. The block's
-            // receipts decide.
-            if !blocks.contains_key(&row.block_hash) {
-                let block =
-                    row.block_hash.parse().map_err(|_| PollError::Inconsistent("a transfer row has no block hash"))?;
-                let logs = args.client.logs_of_receipts(block).await.map_err(|error| match error {
-                    ClientError::Refused { .. } => PollError::Inconsistent("a transfer has no receipt"),
-                    error => error.into(),
-                })?;
-                blocks.insert(row.block_hash.clone(), logs);
+        let is_made = match receipts.get(&row.tx_hash) {
+            Some(Err(error)) => Err(error.clone().into()),
+            Some(Ok(receipt)) => is_made(args, &row, receipt.as_ref(), &mut blocks).await,
+            None => Err(PollError::Inconsistent("a transfer row has no transaction hash")),
+        };
+        let is_made = match is_made {
+            Ok(is_made) => is_made,
+            Err(error) => {
+                let block = row.block_number;
+                kept.retain(|kept| kept.block_number < block);
+                return Made { rows: kept, failed: Some((u64::try_from(block).unwrap_or(0), error)) };
             }
-            blocks.get(&row.block_hash).is_some_and(|logs| logs.iter().any(|log| is_log_of(log, &row)))
         };
         if is_made {
             kept.push(row);
@@ -416,7 +433,32 @@ pub(super) async fn made(args: Lookup<'_>, rows: Vec<transfers::Model>) -> Resul
             metrics::LOGS_FORGED.add(&metrics::of(args.spec.chain), 1);
         }
     }
-    Ok(kept)
+    Made { rows: kept, failed: None }
+}
+
+/// True if the transaction of the row emitted it. `blocks` caches the logs of blocks.
+async fn is_made(
+    args: Lookup<'_>,
+    row: &transfers::Model,
+    receipt: Option<&TransactionReceipt>,
+    blocks: &mut HashMap<String, Vec<Log>>,
+) -> Result<bool, PollError> {
+    let is_of_block = |receipt: &&TransactionReceipt| {
+        receipt.block_hash.map(|hash| domain_hash(hash).to_string()).as_ref() == Some(&row.block_hash)
+    };
+    if let Some(receipt) = receipt.filter(is_of_block) {
+        return Ok(receipt.status() && receipt.inner.logs().iter().any(|log| is_log_of(log, row)));
+    }
+    // No receipt, or one of another branch: the node lags, or the transaction was invented. The block's receipts decide.
+    if !blocks.contains_key(&row.block_hash) {
+        let block = row.block_hash.parse().map_err(|_| PollError::Inconsistent("a transfer row has no block hash"))?;
+        let logs = args.client.logs_of_receipts(block).await.map_err(|error| match error {
+            ClientError::Refused { .. } => PollError::Inconsistent("a transfer has no receipt"),
+            error => error.into(),
+        })?;
+        blocks.insert(row.block_hash.clone(), logs);
+    }
+    Ok(blocks.get(&row.block_hash).is_some_and(|logs| logs.iter().any(|log| is_log_of(log, row))))
 }
 
 fn is_log_of(log: &Log, row: &transfers::Model) -> bool {

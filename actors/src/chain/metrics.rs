@@ -13,6 +13,8 @@ payferry_runtime::metrics! {
     Gauge WALLETS_WATCHED = "payferry_chain_wallets_watched",
         "Watched wallets in memory: of live payments, and of payments that ended recently.";
     Gauge READ_NUMBER = "payferry_chain_read_number", "Number of the last block read completely.";
+    Counter BLOCKS_READ = "payferry_chain_blocks_read_total",
+        "Blocks read completely; counted again if they are read again after a reorganisation.";
     Gauge READ_LAG = "payferry_chain_read_lag_blocks", "Blocks between the newest one and the last one read.";
     Gauge RESCAN_NUMBER = "payferry_chain_second_look_number", "Number of the last rescanned block.";
     Gauge DEGRADATION = "payferry_chain_trouble", "1 while a chain cannot be read for a reason of this kind.";

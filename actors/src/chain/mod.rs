@@ -19,6 +19,7 @@ mod reread;
 mod rescan;
 mod resolve;
 pub mod settler;
+mod step_size;
 mod submit;
 mod sweep;
 pub mod watcher;

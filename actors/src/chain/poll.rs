@@ -9,9 +9,9 @@ use payferry_domain::{Hash32, Timestamp};
 use payferry_entities::transfers;
 
 use payferry_domain::FinalityProgress;
-use payferry_evm::Degradation;
 use payferry_evm::client::{BlockHeader, ClientError, Heads};
 use payferry_evm::config::SpecError;
+use payferry_evm::{Degradation, Prefix};
 use payferry_journal::chain::cursor::{Link, Next, Unlinked, gaps};
 use payferry_journal::chain::rows;
 use payferry_journal::payments::StoreError;
@@ -24,8 +24,6 @@ use super::{ChainContext, metrics};
 
 /// Headers compared per request while searching for the fork point of a reorganisation.
 const ANCESTOR_HEADERS: usize = 32;
-/// After each success, the step grows by this fraction of itself.
-const STEP_GROWTH_DIVISOR: u64 = 8;
 
 /// Age of the last block, in milliseconds, after which all endpoints are asked for a newer one.
 const STANDSTILL_MS: i64 = 10_000;
@@ -100,15 +98,27 @@ impl WatcherState {
             }
             Next::Read { to } => {
                 let from = cursor.map_or_else(|| spec.start_block.unwrap_or(to).min(to), |cursor| cursor + 1);
-                let to = to.min(from + self.step_blocks - 1);
-                match self.read(from, to, &heads).await {
-                    Err(PollError::Client(ClientError::RangeTooLarge(_))) if to > from => {
-                        self.step_blocks = (to - from).div_ceil(2);
-                        Ok(true)
+                let to = to.min(from + self.step.blocks() - 1);
+                let error = match self.read(from, to, &heads).await {
+                    Ok(None) => {
+                        self.step.succeeded();
+                        return Ok(to < heads.latest.number);
                     }
+                    // The first blocks were read. If the error lasts, the next poll reads nothing and fails.
+                    Ok(Some(error)) => {
+                        metrics::poll_failed(self.args.spec.chain, error.degradation());
+                        tracing::debug!(chain = %self.args.spec.chain, from, to, %error, "blocks were read in part");
+                        self.step.failed(to - from + 1, &error);
+                        return Ok(true);
+                    }
+                    Err(error) => error,
+                };
+                self.step.failed(to - from + 1, &error);
+                match error {
+                    PollError::Client(ClientError::RangeTooLarge(_)) if to > from => Ok(true),
                     // The branch was orphaned between the two requests; the next poll finds the fork.
-                    Err(PollError::Inconsistent(_)) if self.was_left().await? => Ok(true),
-                    outcome => outcome.map(|()| to < heads.latest.number),
+                    PollError::Inconsistent(_) if self.was_left().await? => Ok(true),
+                    error => Err(error),
                 }
             }
         }
@@ -120,10 +130,16 @@ impl WatcherState {
         Ok(now.first().is_some_and(|header| header.hash != tip.hash))
     }
 
-    async fn read(&mut self, from: u64, to: u64, heads: &Heads) -> Result<(), PollError> {
+    /// Reads and commits the blocks from `from` to `to`, or the first of them: then it returns the error of the others.
+    async fn read(&mut self, from: u64, to: u64, heads: &Heads) -> Result<Option<PollError>, PollError> {
         let ChainContext { spec, client, .. } = &self.args.context;
-        let headers = if from == heads.latest.number { vec![heads.latest] } else { client.headers(from..=to).await? };
-        let links: Vec<Link> = headers.iter().map(link_of).collect();
+        let headers = if from == heads.latest.number {
+            Prefix { items: vec![heads.latest], error: None }
+        } else {
+            client.headers_prefix(from..=to).await?
+        };
+        let (headers, mut error) = (headers.items, headers.error.map(PollError::from));
+        let mut links: Vec<Link> = headers.iter().map(link_of).collect();
         match self.known.check(&links) {
             Ok(()) if links.first().is_some_and(|first| first.number == from) => {}
             Ok(()) | Err(Unlinked::First) => return Err(PollError::Inconsistent("a block belongs to another branch")),
@@ -137,12 +153,19 @@ impl WatcherState {
         let recent_from = heads.latest.number.saturating_sub(spec.recent_blocks.saturating_sub(1));
         let args = &self.args;
         let found = self.reader.transfers(client, &args.watchlist, &headers, recent_from).await?;
-        let transfers = block_transfers::of_payments(args.lookup(), &found).await?;
-        let transfers = block_transfers::made(args.lookup(), transfers).await?;
-        let changed = self.commit(&links, transfers, heads).await?;
-        self.grow_step();
-        self.report.blocks_read += links.len() as u64;
-        let Some(view) = self.view(heads) else { return Ok(()) };
+        links.truncate(found.items.len());
+        error = found.error.or(error);
+        let transfers = block_transfers::of_payments(args.lookup(), &found.items.concat()).await?;
+        let made = block_transfers::made(args.lookup(), transfers).await;
+        if let Some((failed, reason)) = made.failed {
+            links.retain(|link| link.number < failed);
+            if links.is_empty() {
+                return Err(reason);
+            }
+            error = Some(reason);
+        }
+        let changed = self.commit(&links, made.rows, heads).await?;
+        let Some(view) = self.view(heads) else { return Ok(error) };
         // Covers the blocks caught up with. A payment with a final transfer reads its other recorded transfers from the
         // database.
         self.finalise(view.reach());
@@ -151,7 +174,7 @@ impl WatcherState {
         self.publish(view);
         self.notify_progress(&links);
         self.finalise_waiting();
-        Ok(())
+        Ok(error)
     }
 
     /// Finality reached once this block, the head, is read; `None` while the watcher catches up.
@@ -212,13 +235,10 @@ impl WatcherState {
         metrics::TRANSFERS.add(&metrics::of(spec.chain), receipt.transfers.len() as u64);
         self.known.extend(links, keep_from);
         self.second.from = second_look_from;
+        metrics::BLOCKS_READ.add(&metrics::of(spec.chain), links.len() as u64);
+        self.report.blocks_read += links.len() as u64;
         self.report.transfers_recorded += receipt.transfers.len() as u64;
         Ok(receipt.transfers)
-    }
-
-    fn grow_step(&mut self) {
-        let step = &mut self.step_blocks;
-        *step = (*step + (*step / STEP_GROWTH_DIVISOR).max(1)).min(self.args.spec.range_blocks_max.max(1));
     }
 
     /// Reverts orphaned blocks down to the last common one.

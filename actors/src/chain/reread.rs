@@ -11,6 +11,7 @@ use std::fmt::Display;
 use payferry_entities::{Database, chain_cursors, transfers};
 use payferry_evm::client::{ChainClient, ClientError};
 use payferry_evm::config::ChainSpec;
+use payferry_evm::pace::backoff;
 use payferry_journal::chain::cursor::Link;
 use payferry_journal::payments::StoreError;
 use payferry_runtime::clock::Clock;
@@ -19,6 +20,9 @@ use sea_orm::{EntityTrait, IntoActiveModel, TryInsertResult};
 use super::block_transfers::{self, Lookup, Reader, link_of};
 use super::poll::PollError;
 use super::watchlist::Watchlist;
+
+/// Consecutive failures of the endpoints after which the reread ends.
+const FAILURES_MAX: u32 = 4;
 
 /// Error of a reread.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +82,7 @@ pub async fn reread(
     let lookup = Lookup { spec, client, database, watchlist: &watchlist, clock };
     let mut reread = RereadResult::default();
     let mut step = spec.range_blocks_max.max(1);
+    let mut failures = 0;
     let mut next = from;
     while next <= to {
         let last = to.min(next + step - 1);
@@ -88,9 +93,15 @@ pub async fn reread(
                 }
                 reread.blocks += last - next + 1;
                 watch(last);
+                failures = 0;
                 next = last + 1;
             }
             Err(PollError::Client(ClientError::RangeTooLarge(_))) if last > next => step = (last - next).div_ceil(2),
+            Err(PollError::Client(_) | PollError::Inconsistent(_)) if failures < FAILURES_MAX => {
+                step = (last - next).div_ceil(2).max(1);
+                tokio::time::sleep(backoff(failures)).await;
+                failures += 1;
+            }
             Err(error) => return Err(failed(error)),
         }
     }

@@ -99,10 +99,10 @@ impl WatcherState {
             self.second.step_blocks = self.second.step_blocks.saturating_mul(2);
             return;
         };
+        self.second.step_blocks = (links.len() as u64).div_ceil(2);
         if let PollError::Client(ClientError::RangeTooLarge(_)) = &error
             && links.len() > 1
         {
-            self.second.step_blocks = (links.len() as u64).div_ceil(2);
             return;
         }
         let wait = error.retry_after().unwrap_or(Duration::ZERO).max(backoff(self.second.failures));

@@ -169,9 +169,9 @@ impl SettlerState {
         if self.nonce_was_taken(first, next).await? {
             // A lagging endpoint reports a mined transaction as unmined, so all endpoints are asked.
             let hashes = attempts::hashes(attempts, first);
-            let receipts = self.args.client.receipts_elsewhere(&hashes).await?;
-            return match receipts.into_iter().flatten().next() {
-                Some(receipt) => self.record_mined(Mined { tx: first, receipt }).await,
+            let receipts = self.args.client.receipts_elsewhere(&hashes).await.into_iter();
+            return match receipts.filter_map(Result::transpose).max_by_key(Result::is_ok) {
+                Some(receipt) => self.record_mined(Mined { tx: first, receipt: receipt? }).await,
                 None => self.give_up(first).await,
             };
         }

@@ -24,6 +24,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::block_transfers::Reader;
 use super::poll::PollError;
 use super::rescan::{Rescan, RescanResult};
+use super::step_size::StepSize;
 use super::sweep::{SWEEP_INTERVAL, Sweep};
 use super::{ChainContext, metrics};
 
@@ -102,8 +103,7 @@ pub struct WatcherState {
     pub(super) known: Known,
     pub(super) second: Rescan,
     pub(super) report: WatcherReport,
-    /// Number of blocks per step.
-    pub(super) step_blocks: u64,
+    pub(super) step: StepSize,
     checked: bool,
     /// True if the last poll found no new block for longer than an outage.
     stood_still: bool,
@@ -127,7 +127,7 @@ impl Behaviour for Watcher {
         let ticker = AbortOnDropHandle::new(tokio::spawn(tick(myself.clone(), args.clone(), polls.clone())));
         let state = WatcherState {
             reader: Reader::new(&args.spec),
-            step_blocks: args.spec.range_blocks_max.max(1),
+            step: StepSize::new(args.spec.range_blocks_max),
             known,
             second: Rescan::at(second_look_from),
             stood_still: false,
@@ -181,7 +181,7 @@ impl Behaviour for Watcher {
             WatcherMessage::Observe(reply) => {
                 let mut report = state.report.clone();
                 report.read_number = state.known.tip().map(|tip| tip.number);
-                report.step_blocks = state.step_blocks;
+                report.step_blocks = state.step.blocks();
                 let _ = reply.send(report);
             }
         }

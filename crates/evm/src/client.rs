@@ -23,6 +23,7 @@ use super::failover::{no_endpoint, parse};
 use super::http;
 use super::wire::FeeHistory;
 pub use super::wire::{BlockHeader, ClientError};
+use crate::prefix::Prefix;
 use crate::wallet::alloy_hash;
 
 /// Maximum duration of a request.
@@ -265,8 +266,17 @@ impl ChainClient {
 
     /// Headers of these blocks. An unknown block is an error.
     pub async fn headers(&self, numbers: impl IntoIterator<Item = u64>) -> Result<Vec<BlockHeader>, ClientError> {
+        let headers = self.headers_prefix(numbers).await?;
+        headers.error.map_or(Ok(headers.items), Err)
+    }
+
+    /// Headers of these blocks, up to the first one that cannot be read or is unknown.
+    pub async fn headers_prefix(
+        &self,
+        numbers: impl IntoIterator<Item = u64>,
+    ) -> Result<Prefix<BlockHeader, ClientError>, ClientError> {
         let headers = self.headers_each(numbers).await?.into_iter();
-        headers.map(|header| header?.ok_or(ClientError::UnknownBlock)).collect()
+        Prefix::of(headers.map(|header| header?.ok_or(ClientError::UnknownBlock)))
     }
 
     /// Headers of these blocks; unknown blocks are left out.
@@ -300,10 +310,11 @@ impl ChainClient {
         Err(last_error)
     }
 
-    /// Logs of blocks given by hash, in that order. A block that the node does not know is an error.
-    pub async fn logs_by_hash(&self, filter: &Filter, blocks: &[Hash32]) -> Result<Vec<Vec<Log>>, ClientError> {
+    /// Logs of blocks given by hash, in that order; each has its own result. A block that the node does not know is an
+    /// error.
+    pub async fn logs_by_hash(&self, filter: &Filter, blocks: &[Hash32]) -> Result<Answers<Vec<Log>>, ClientError> {
         let call = |hash: &Hash32| ("eth_getLogs", json!([filter.clone().at_block_hash(alloy_hash(*hash))]));
-        self.ask_each(blocks.iter().map(call)).await?.into_iter().collect()
+        self.ask_each(blocks.iter().map(call)).await
     }
 
     /// All logs of a block, taken from its receipts. Expensive; used only if the result of `eth_getLogs` is doubtful.
@@ -323,31 +334,27 @@ impl ChainClient {
         self.ask_each(hashes.iter().map(|hash| ("eth_getTransactionReceipt", json!([hash])))).await
     }
 
-    /// Receipts by transaction hash, in that order, preferably not from the first endpoint. `None` if no endpoint has
-    /// the receipt and at least one endpoint responded.
-    pub async fn receipts_elsewhere(&self, hashes: &[Hash32]) -> Result<Vec<Option<TransactionReceipt>>, ClientError> {
-        let mut found: Vec<Option<TransactionReceipt>> = vec![None; hashes.len()];
-        let mut outcome = Err(no_endpoint());
+    /// Receipts by transaction hash, in that order, preferably not from the first endpoint. Each has its own result:
+    /// `None` if no endpoint has the receipt and at least one endpoint responded.
+    pub async fn receipts_elsewhere(&self, hashes: &[Hash32]) -> Answers<Option<TransactionReceipt>> {
+        let mut found: Answers<Option<TransactionReceipt>> = vec![Err(no_endpoint()); hashes.len()];
         for index in self.order_elsewhere() {
-            let missing: Vec<usize> = (0..hashes.len()).filter(|place| found[*place].is_none()).collect();
+            let missing: Vec<usize> = (0..hashes.len()).filter(|place| !matches!(found[*place], Ok(Some(_)))).collect();
             if missing.is_empty() {
-                return Ok(found);
+                break;
             }
             let call = |place: &usize| ("eth_getTransactionReceipt", json!([hashes[*place]]));
             let answers = self.many_on(index, missing.iter().map(call).collect()).await;
-            let answers = answers.and_then(|all| all.into_iter().map(|one| one.and_then(|raw| parse(&raw))).collect());
-            match answers {
-                Ok(answers) => {
-                    let answers: Vec<Option<TransactionReceipt>> = answers;
-                    for (place, answer) in missing.into_iter().zip(answers) {
-                        found[place] = answer;
-                    }
-                    outcome = Ok(());
+            let answers = answers.unwrap_or_else(|error| vec![Err(error); missing.len()]);
+            for (place, answer) in missing.into_iter().zip(answers) {
+                match answer.and_then(|raw| parse(&raw)) {
+                    Err(error) if found[place].is_err() => found[place] = Err(error),
+                    Err(_) => {}
+                    Ok(answer) => found[place] = Ok(answer),
                 }
-                Err(error) => outcome = outcome.or(Err(error)),
             }
         }
-        outcome.map(|()| found)
+        found
     }
 
     /// Base fee of the next block, and the median priority fee of the last blocks.

@@ -19,6 +19,9 @@ use super::metrics::EndpointLabels;
 use super::pace;
 use super::wire::{ClientError, Degradation, classify};
 
+/// Attempts per call. A call that fails momentarily is repeated at once: where each call fails at times, a request of
+/// many calls would rarely succeed as a whole.
+const CALL_ATTEMPTS_MAX: u32 = 3;
 /// Maximum number of calls in one JSON-RPC batch.
 pub const BATCH_CALLS_MAX: usize = 100;
 /// For this long, the reported chain id of an endpoint without batches is trusted.
@@ -50,6 +53,8 @@ pub(super) struct Scope {
     pub(super) expected: Option<(Chain, u64)>,
     /// Index of the endpoint in the configuration.
     pub(super) index: usize,
+    /// True if no other endpoint is configured.
+    pub(super) is_only: bool,
     pub(super) timeout: Duration,
     pub(super) batches: bool,
 }
@@ -154,7 +159,7 @@ impl Endpoint {
         // Before the first use and after an outage.
         let verified = self.health.lock().verified;
         if verified.is_none() {
-            check(self.one(scope, ask()).await)?;
+            check(self.send_persistently(scope, vec![ask()]).await?.pop().unwrap_or_else(no_answer))?;
         }
         let mut answers = Vec::with_capacity(calls.len());
         while !calls.is_empty() {
@@ -166,13 +171,45 @@ impl Endpoint {
             if asked {
                 some.insert(0, ask());
             }
-            let mut answered = self.send(scope, some).await?.into_iter();
+            let mut answered = self.send_persistently(scope, some).await?.into_iter();
             if asked {
                 check(answered.next().unwrap_or_else(no_answer))?;
             }
             answers.extend(answered);
         }
         Ok(answers)
+    }
+
+    /// Sends calls, and repeats those that fail momentarily; a request that fails as a whole only if there is no other
+    /// endpoint.
+    async fn send_persistently(&self, scope: &Scope, calls: Vec<Call>) -> Result<Answers, ClientError> {
+        let mut outcome = self.send(scope, calls.clone()).await;
+        for _ in 1..CALL_ATTEMPTS_MAX {
+            match &mut outcome {
+                Ok(answers) => {
+                    let is_momentary = |place: &usize| answers[*place].as_ref().is_err_and(ClientError::is_momentary);
+                    let failed: Vec<usize> = (0..answers.len()).filter(is_momentary).collect();
+                    if failed.is_empty() {
+                        break;
+                    }
+                    // The calls of a request fail for the same reason.
+                    if let Some(Err(error)) = answers.get(failed[0]) {
+                        scope.labels().failed(Degradation::of_call(error).as_str());
+                    }
+                    let again = failed.iter().filter_map(|place| calls.get(*place).cloned()).collect();
+                    let Ok(repeated) = self.send(scope, again).await else { break };
+                    for (place, answer) in failed.into_iter().zip(repeated) {
+                        answers[place] = answer;
+                    }
+                }
+                Err(error) if scope.is_only && error.is_momentary() => {
+                    scope.labels().failed(Degradation::of_call(error).as_str());
+                    outcome = self.send(scope, calls.clone()).await;
+                }
+                Err(_) => break,
+            }
+        }
+        outcome
     }
 
     fn may_batch(&self, scope: &Scope) -> bool {

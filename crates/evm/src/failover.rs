@@ -110,7 +110,8 @@ impl ChainClient {
     }
 
     pub(super) fn scope(&self, index: usize) -> Scope {
-        Scope { expected: self.expected, index, timeout: self.timeout, batches: self.batches }
+        let is_only = self.endpoints.len() == 1;
+        Scope { expected: self.expected, index, is_only, timeout: self.timeout, batches: self.batches }
     }
 
     pub(super) async fn one_on(

@@ -14,9 +14,11 @@ mod http;
 pub mod inspect;
 pub mod metrics;
 pub mod pace;
+mod prefix;
 pub mod wallet;
 mod wire;
 
 pub use client::{ChainClient, ClientError};
 pub use config::{ChainSpec, FeeCeilings, L1Gas, SpecError};
+pub use prefix::Prefix;
 pub use wire::Degradation;

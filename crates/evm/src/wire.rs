@@ -11,6 +11,8 @@ use serde::{Deserialize, Deserializer};
 
 use super::client::FeeMarket;
 
+/// JSON-RPC code: the endpoint failed.
+const INTERNAL_ERROR: i64 = -32_603;
 /// Maximum length of an endpoint's message that is kept.
 const MESSAGE_CHARS_MAX: usize = 200;
 
@@ -84,6 +86,11 @@ impl ClientError {
                 | Self::WrongChain { .. }
                 | Self::Refused { .. }
         )
+    }
+
+    /// True if the same call may succeed at once: an internal error, or a response that was lost on the way.
+    pub(super) fn is_momentary(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Refused { code: INTERNAL_ERROR, .. })
     }
 
     /// True if the endpoint should be skipped for a while, whatever the request.
