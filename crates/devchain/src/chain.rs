@@ -310,8 +310,8 @@ impl Chain {
     pub(crate) fn resolve(&self, tag: BlockNumberOrTag, head: u64) -> Option<u64> {
         match tag {
             BlockNumberOrTag::Latest | BlockNumberOrTag::Pending => Some(head),
-            BlockNumberOrTag::Safe => Some(head.saturating_sub(self.config.safe_depth)),
-            BlockNumberOrTag::Finalized => Some(head.saturating_sub(self.config.finalized_depth)),
+            BlockNumberOrTag::Safe => Some(self.config.tags.safe(head)),
+            BlockNumberOrTag::Finalized => Some(self.config.tags.finalized(head)),
             BlockNumberOrTag::Earliest => Some(0),
             BlockNumberOrTag::Number(number) => (number <= head).then_some(number),
         }

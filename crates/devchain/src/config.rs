@@ -6,6 +6,8 @@ use std::time::Duration;
 use alloy::primitives::{Address, B256, Bytes, U256, keccak256};
 use payferry_contracts::{CREATE2_DEPLOYER, CREATE2_DEPLOYER_CODE};
 
+use crate::tags::Tags;
+
 /// Time at which blocks are mined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mining {
@@ -40,10 +42,8 @@ pub struct ChainConfig {
     pub path: Option<PathBuf>,
     /// Time at which blocks are mined.
     pub mining: Mining,
-    /// `safe` is this many blocks behind `latest`.
-    pub safe_depth: u64,
-    /// `finalized` is this many blocks behind `latest`.
-    pub finalized_depth: u64,
+    /// `safe` and `finalized`.
+    pub tags: Tags,
     /// Base fee of block 0, in wei; block 1 follows from it.
     pub base_fee_initial_wei: u64,
     /// Minimum base fee, in wei.
@@ -66,8 +66,7 @@ impl Default for ChainConfig {
             chain_id: 31_337,
             path: None,
             mining: Mining::OnDemand,
-            safe_depth: 5,
-            finalized_depth: 10,
+            tags: Tags::default(),
             base_fee_initial_wei: 10_000_000,
             base_fee_min_wei: 1_000_000,
             priority_fee_wei: 1_000_000,

@@ -16,7 +16,7 @@ use payferry_contracts::{
     CREATE2_DEPLOYER, MULTICALL3, PAYFERRY_DEPLOY_GAS_MAX, TestUSDC, Token as TokenContract, create2_deploy_input,
     multicall3_code, payferry_address, payferry_init_code, test_usdc_init_code, test_usdt_init_code,
 };
-use payferry_devchain::{ChainConfig, DevWallet, Devchain, DevchainOpenError, GenesisAccount, Mining};
+use payferry_devchain::{ChainConfig, DevWallet, Devchain, DevchainOpenError, GenesisAccount, Mining, Tags};
 use payferry_domain::{Amount, Chain, Hash32, Token};
 use payferry_evm::ChainSpec;
 use payferry_evm::wallet::{alloy_address, domain_address};
@@ -187,6 +187,7 @@ impl SandboxChain {
             chain_id: chain_id(chain),
             path: file,
             mining: Mining::Interval(block_time),
+            tags: Tags::JUMPING,
             genesis: accounts.genesis(),
             ..ChainConfig::default()
         };

@@ -38,7 +38,7 @@ impl Anvil {
         command.arg("--cache-path").arg(cache.path());
         for (name, value) in [
             ("--chain-id", options.chain_id),
-            ("--slots-in-an-epoch", options.safe_depth),
+            ("--slots-in-an-epoch", options.tags.safe_depth),
             ("--block-base-fee-per-gas", options.base_fee_initial_wei),
             ("--gas-limit", options.block_gas_limit),
         ] {

@@ -11,7 +11,7 @@ use alloy::primitives::{Address, B256, Bytes, U256};
 use alloy::rpc::types::{Filter, Log, TransactionReceipt};
 use alloy::sol_types::SolCall;
 use payferry_contracts::Token as TokenContract;
-use payferry_devchain::{ChainConfig, Devchain, Mining};
+use payferry_devchain::{ChainConfig, Devchain, Mining, Tags};
 use payferry_testkit::stub::serve_until_dropped;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -77,10 +77,10 @@ impl fmt::Debug for Node {
 }
 
 impl Node {
-    /// Starts a devchain in memory, served over HTTP on a free local port.
+    /// Starts a devchain in memory, served over HTTP on a free local port. Its `safe` and `finalized` blocks jump.
     pub async fn devchain(chain_id: u64, block_time: Duration) -> Self {
-        Self::devchain_with(ChainConfig { chain_id, mining: Mining::Interval(block_time), ..ChainConfig::default() })
-            .await
+        let (mining, tags) = (Mining::Interval(block_time), Tags::JUMPING);
+        Self::devchain_with(ChainConfig { chain_id, mining, tags, ..ChainConfig::default() }).await
     }
 
     /// Starts a devchain with this configuration.

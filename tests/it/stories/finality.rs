@@ -49,8 +49,11 @@ async fn depends_on_the_amount<const IS_ANVIL: bool>() {
         waiting = still;
     }
     assert!(waiting.is_empty(), "not final in time: {waiting:?}");
-    // Configured depths of both nodes: `safe` 5 blocks behind, `finalized` 10.
-    assert_eq!(blocks_waited, [("latest", 1), ("safe", 5), ("finalized", 10)]);
+    let [("latest", 1), ("safe", safe), ("finalized", finalized)] = blocks_waited[..] else {
+        panic!("in another order: {blocks_waited:?}");
+    };
+    // Both nodes have `safe` 5 blocks behind and `finalized` 10; on the devchain both also wait for a jump.
+    assert!(safe >= 5 && finalized >= 10 && (!IS_ANVIL || (safe, finalized) == (5, 10)), "{blocks_waited:?}");
     stage.stop().await;
 }
 

@@ -11,7 +11,7 @@ use payferry_actors::chain::{
     WatcherArgs, WatcherMessage, WatcherReport, Watchlist, wake_on_change,
 };
 use payferry_actors::inbox::PaymentInbox;
-use payferry_devchain::{ChainConfig, Mining};
+use payferry_devchain::{Mining, Tags};
 use payferry_domain::outbound::{self, OutboundId};
 use payferry_domain::payment::fixtures::{EXPIRY_SECS, at, terms};
 use payferry_domain::payment::{Command, ObservedTransfer, Payment, Terms, initiate};
@@ -133,7 +133,7 @@ impl Inbox {
 
 impl Env {
     pub async fn new() -> Self {
-        Self::finalized_at(ChainConfig::default().finalized_depth).await
+        Self::finalized_at(Tags::default().finalized_depth).await
     }
 
     /// The same with a watcher.
@@ -145,7 +145,8 @@ impl Env {
 
     /// Creates the environment on a chain whose `finalized` block is so far below the head.
     pub async fn finalized_at(finalized_depth: u64) -> Self {
-        let options = Options { mining: Mining::OnDemand, finalized_depth, ..Options::default() };
+        let tags = Tags { finalized_depth, ..Tags::default() };
+        let options = Options { mining: Mining::OnDemand, tags, ..Options::default() };
         let reads_often = |spec: &mut ChainSpec| {
             spec.poll_interval = Duration::from_millis(25);
             spec.batch_window = Duration::from_millis(30);

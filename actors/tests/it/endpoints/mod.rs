@@ -11,6 +11,7 @@ mod reorganised;
 use std::time::Duration;
 
 use payferry_actors::chain::ChainView;
+use payferry_devchain::Tags;
 use payferry_domain::payment::{Payment, Status};
 use payferry_entities::chain_cursors;
 use payferry_harness::endpoint::{Endpoint, Fault};
@@ -26,7 +27,8 @@ fn behind(endpoints: usize) -> Options {
         spec.batch_window = Duration::from_millis(50);
     };
     // The `finalized` block is below every reorg of these tests.
-    Options { endpoints, finalized_depth: 32, tweaks: vec![tweak], senses: Senses::Alone, ..Options::default() }
+    let tags = Tags { finalized_depth: 32, ..Tags::JUMPING };
+    Options { endpoints, tags, tweaks: vec![tweak], senses: Senses::Alone, ..Options::default() }
 }
 
 impl Env {

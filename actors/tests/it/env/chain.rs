@@ -123,8 +123,8 @@ impl ChainEnv {
             this.call_as_owner(deployer, deployment.to_vec()).await;
             this.mint(address, &PAYERS.map(account), units).await;
         }
-        // Enough for every reorg of a story, and for a `finalized` block.
-        this.mine(12).await;
+        // Enough for every reorg of a story, and for a `finalized` block above the genesis.
+        this.mine(30).await;
         assert!(this.balance(Coin::LookAlike, account(PAYERS[0])).await > 0, "the tokens were not minted");
         for _ in 0..endpoints {
             this.endpoints.push(Endpoint::before(&this.devchain).await);

@@ -17,7 +17,7 @@ use payferry_actors::compliance::{ListScreener, ScreeningConfig};
 use payferry_actors::{
     ChainChoiceRequest, ChainSetup, InitiateError, InitiatePayment, OrderError, OutboundOrder, System, SystemConfig,
 };
-use payferry_devchain::{ChainConfig, Mining};
+use payferry_devchain::{ChainConfig, Mining, Tags};
 use payferry_domain::customer::{self, CustomerKind};
 use payferry_domain::outbound::{OutboundId, OutboundTransfer};
 use payferry_domain::payment::{Decision, Payment, Purpose, Status, Verdict, fixtures};
@@ -49,7 +49,8 @@ pub const BLOCK_TIME: Duration = Duration::from_millis(50);
 pub struct Options {
     pub chains: Vec<Chain>,
     pub mining: Mining,
-    pub finalized_depth: u64,
+    /// `safe` and `finalized` of each chain.
+    pub tags: Tags,
     /// Number of endpoints of each chain; without any, the service uses the chain in the process.
     pub endpoints: usize,
     /// Timeout of an endpoint's answer.
@@ -71,7 +72,7 @@ impl Default for Options {
         Self {
             chains: vec![Chain::Base],
             mining: Mining::Interval(BLOCK_TIME),
-            finalized_depth: ChainConfig::default().finalized_depth,
+            tags: Tags::JUMPING,
             endpoints: 0,
             timeout: Duration::from_secs(5),
             senses: Senses::Unused,
@@ -147,9 +148,9 @@ impl Env {
     pub async fn unstarted(options: Options) -> Self {
         payferry_harness::install_tls();
         let hold = senses::hold(options.senses).await;
-        let (mining, finalized_depth) = (options.mining, options.finalized_depth);
+        let (mining, tags) = (options.mining, options.tags);
         let opened = options.chains.iter().map(async |chain| {
-            let config = ChainConfig { mining, finalized_depth, ..chain_config(*chain) };
+            let config = ChainConfig { mining, tags, ..chain_config(*chain) };
             let mut opened = ChainEnv::open(*chain, config, options.endpoints).await;
             options.tweaks.iter().for_each(|tweak| tweak(&mut opened.spec));
             (*chain, opened)

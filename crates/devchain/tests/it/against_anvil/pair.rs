@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use alloy::primitives::{Address, B256, Bytes, U256};
 use parking_lot::Mutex;
-use payferry_devchain::{ChainConfig, Mining, RpcError};
+use payferry_devchain::{ChainConfig, Mining, RpcError, Tags};
 use payferry_harness::anvil::Anvil;
 use payferry_harness::node as harness;
 use serde_json::{Value, json};
@@ -120,8 +120,7 @@ impl Pair {
             chain_id: CHAIN_ID,
             mining,
             genesis_timestamp_secs: Some(GENESIS_SECS),
-            safe_depth: SAFE_DEPTH,
-            finalized_depth: 2 * SAFE_DEPTH,
+            tags: Tags { safe_depth: SAFE_DEPTH, finalized_depth: 2 * SAFE_DEPTH, ..Tags::default() },
             base_fee_initial_wei: BASE_FEE_INITIAL_WEI,
             block_gas_limit: BLOCK_GAS_LIMIT,
             ..ChainConfig::default()
