@@ -15,7 +15,7 @@ use payferry_evm::wallet::Vaults;
 use payferry_journal::chain::rows::{self, LoadError};
 
 use crate::chain::metrics;
-use crate::chain::{ChainView, SettlerHandle, Watchlist};
+use crate::chain::{ChainView, HeldTransfer, SettlerHandle, Watchlist};
 
 /// Approximate prices of native coins in whole dollars, only for comparing costs.
 const fn coin_price_usd(chain: Chain) -> u128 {
@@ -61,6 +61,11 @@ impl Chains {
     /// View of a chain at its last poll.
     pub fn view(&self, chain: Chain) -> Option<ChainView> {
         self.watchlist.view(chain)
+    }
+
+    /// Final transfers of large payments on which two endpoints do not agree.
+    pub fn held_transfers(&self) -> Vec<HeldTransfer> {
+        self.running().flat_map(|spec| self.watchlist.held(spec.chain)).collect()
     }
 
     /// Number of watched wallets: of live payments, and of payments that ended recently.

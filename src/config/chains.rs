@@ -44,6 +44,9 @@ pub struct ChainSection {
     /// Minimum that a PSP's own finality tiers must require; `None`: the same as `finality`.
     #[serde(deserialize_with = "optional_finality")]
     pub finality_least: Option<FinalityPolicy>,
+    /// Amount of a payment from which two endpoints must agree on its transfers, if there are two.
+    #[serde(deserialize_with = "super::values::parsed")]
+    pub endpoints_agree_from: Amount,
     /// Interval at which the head is polled.
     pub poll_interval_ms: NonZeroU64,
     /// True if the endpoints support the `safe` block tag.
@@ -94,6 +97,7 @@ impl ChainSection {
         spec.start_block = self.start_block;
         spec.finality = self.finality;
         spec.finality_least = self.finality_least.unwrap_or(self.finality);
+        spec.agree_from = self.endpoints_agree_from;
         spec.poll_interval = Duration::from_millis(self.poll_interval_ms.get());
         spec.has_safe = self.has_safe;
         spec.has_finalized = self.has_finalized;
@@ -155,6 +159,7 @@ pub(super) fn expected(key: &str) -> &'static str {
             "one band or three, the amounts rising, such as [{ below = \"1000\", wait = 2 }, { below = \"50000\", \
              wait = \"safe\" }, { wait = \"finalized\" }]"
         }
+        "endpoints_agree_from" => "an amount of tokens as text, such as \"10000\"",
         "finality_least" => "the bands of `finality`, or an empty list",
         "has_safe" | "has_finalized" | "json_rpc_batches" => "true or false",
         "l1_gas" => "\"none\" or \"arbitrum\"",

@@ -461,7 +461,8 @@ async fn is_made(
     Ok(blocks.get(&row.block_hash).is_some_and(|logs| logs.iter().any(|log| is_log_of(log, row))))
 }
 
-fn is_log_of(log: &Log, row: &transfers::Model) -> bool {
+/// True if the log is the transfer of the row.
+pub(super) fn is_log_of(log: &Log, row: &transfers::Model) -> bool {
     let place = log.log_index.map(rows::row_number) == Some(row.log_index)
         && log.transaction_hash.map(|hash| domain_hash(hash).to_string()).as_ref() == Some(&row.tx_hash);
     let said = decode(log).map(|event| {

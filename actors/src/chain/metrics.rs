@@ -28,6 +28,10 @@ payferry_runtime::metrics! {
     Counter POLLS_FAILED = "payferry_chain_looks_failed_total", "Failed polls of a chain, by kind of error.";
     Counter LOGS_FORGED = "payferry_chain_logs_forged_total",
         "Transfers to payments that an endpoint reported and no transaction emitted.";
+    Counter DISAGREEMENTS = "payferry_chain_disagreements_total",
+        "Transfers of large payments held because two endpoints did not agree on them.";
+    Gauge TRANSFERS_HELD = "payferry_chain_held_transfers",
+        "Final transfers of large payments that wait until two endpoints agree on them.";
     Counter TRANSFERS = "payferry_chain_transfers_total", "Transfers to payments recorded.";
     Gauge QUEUED = "payferry_settler_queued_operations", "Operations waiting for a transaction.";
     Gauge OPEN = "payferry_settler_open_transactions", "Own transactions that are not final.";

@@ -4,6 +4,7 @@
 //! settler turns rows of `operations` into transactions. Both rebuild their state from the database and the chain.
 //! alloy's types are used only here and in `payferry_evm`: these modules return the domain's types.
 
+pub mod agreement;
 mod block_transfers;
 pub mod checkpoint;
 mod done;
@@ -41,7 +42,7 @@ pub use checkpoint::{Checkpoint, Killed, NoCheckpoint, Step};
 pub use reread::{RereadError, RereadResult, reread};
 pub use settler::{Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport};
 pub use watcher::{HeadSignals, Watcher, WatcherArgs, WatcherMessage, WatcherReport, wake_on_change};
-pub use watchlist::{ChainView, Watchlist};
+pub use watchlist::{ChainView, HeldTransfer, Watchlist};
 
 /// One chain, and the services that its watcher and its settler use.
 #[derive(Clone)]

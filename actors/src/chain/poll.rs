@@ -362,7 +362,7 @@ impl WatcherState {
 
     fn finalise(&self, reach: FinalityProgress) {
         let ChainContext { spec, watchlist, inbox, .. } = &self.args.context;
-        let waits = watchlist.take_reached(spec.chain, reach).into_iter().map(|wait| {
+        let waits = watchlist.take_reached(spec.chain, reach, self.args.agree_from()).into_iter().map(|wait| {
             let (key, revision, reached) = (wait.key, wait.revision, wait.finality);
             (wait.payment_id, Command::FinaliseTransfer { key, revision, reached })
         });

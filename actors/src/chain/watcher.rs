@@ -21,6 +21,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::agreement::AgreementResult;
 use super::block_transfers::Reader;
 use super::poll::PollError;
 use super::rescan::{Rescan, RescanResult};
@@ -70,6 +71,8 @@ pub enum WatcherMessage {
     Sweep,
     /// Result of a rescan.
     RescanResult(Box<RescanResult>),
+    /// Result of a check of large payments' transfers.
+    AgreementResult(AgreementResult),
     /// Request for the watcher's state.
     Observe(RpcReplyPort<WatcherReport>),
 }
@@ -104,6 +107,8 @@ pub struct WatcherState {
     pub(super) second: Rescan,
     pub(super) report: WatcherReport,
     pub(super) step: StepSize,
+    /// The running check of large payments' transfers, if any.
+    pub(super) agreement: Option<AbortOnDropHandle<()>>,
     checked: bool,
     /// True if the last poll found no new block for longer than an outage.
     stood_still: bool,
@@ -128,6 +133,7 @@ impl Behaviour for Watcher {
         let state = WatcherState {
             reader: Reader::new(&args.spec),
             step: StepSize::new(args.spec.range_blocks_max),
+            agreement: None,
             known,
             second: Rescan::at(second_look_from),
             stood_still: false,
@@ -168,6 +174,11 @@ impl Behaviour for Watcher {
                     state.queue_poll(myself);
                 }
                 state.start_rescan(myself);
+                state.start_agreement(myself);
+            }
+            WatcherMessage::AgreementResult(result) => {
+                state.apply_agreement(result);
+                state.start_agreement(myself);
             }
             WatcherMessage::RescanResult(looked) => {
                 Box::pin(state.apply_rescan(*looked)).await;

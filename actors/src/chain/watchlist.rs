@@ -15,7 +15,8 @@ use dashmap::DashMap;
 use parking_lot::{Mutex, RwLock};
 use payferry_domain::FinalityProgress;
 use payferry_domain::payment::TransferKey;
-use payferry_domain::{Address, Chain, Finality, Hash32, PaymentId, Timestamp};
+use payferry_domain::{Address, Amount, Chain, Finality, Hash32, PaymentId, Timestamp};
+use payferry_evm::pace::backoff;
 use tokio::sync::{Notify, watch};
 
 /// Bits in a block's bloom filter.
@@ -68,6 +69,8 @@ struct Lane {
     /// Reason why the chain cannot be read, if any; known even before the first read.
     degraded_reason: RwLock<Option<String>>,
     waits: Mutex<HashMap<TransferKey, FinalityWait>>,
+    /// Transfers on which two endpoints do not agree, each with a wait. Locked after `waits`.
+    held: Mutex<HashMap<TransferKey, HeldTransfer>>,
     wake: Notify,
     moved: watch::Sender<()>,
 }
@@ -85,6 +88,24 @@ pub struct FinalityWait {
     pub block_number: u64,
     /// Required finality.
     pub finality: Finality,
+    /// Amount that the payment asks for, or has received if that is more.
+    pub amount: Amount,
+}
+
+/// Final transfer of a large payment that two endpoints have not confirmed.
+#[derive(Clone, Debug)]
+pub struct HeldTransfer {
+    /// The waiting payment.
+    pub payment_id: PaymentId,
+    /// The transfer.
+    pub key: TransferKey,
+    /// Time of the first failed check.
+    pub since: Timestamp,
+    /// Reason of the last failed check.
+    pub reason: String,
+    checks: u32,
+    check_at: Instant,
+    is_reported: bool,
 }
 
 /// State of a chain at the last poll.
@@ -274,10 +295,84 @@ impl Watchlist {
         self.lane(chain).degraded_reason.read().clone()
     }
 
-    /// Removes and returns the waits that are over.
-    pub(crate) fn take_reached(&self, chain: Chain, reach: FinalityProgress) -> Vec<FinalityWait> {
+    /// Removes and returns the waits that are over, of payments below `agree_from`.
+    pub(crate) fn take_reached(
+        &self,
+        chain: Chain,
+        reach: FinalityProgress,
+        agree_from: Option<Amount>,
+    ) -> Vec<FinalityWait> {
         let mut waits = self.lane(chain).waits.lock();
-        waits.extract_if(|_, wait| reach.reached(wait.block_number, wait.finality)).map(|(_, wait)| wait).collect()
+        let is_over = |wait: &FinalityWait| {
+            reach.reached(wait.block_number, wait.finality) && agree_from.is_none_or(|from| wait.amount < from)
+        };
+        waits.extract_if(|_, wait| is_over(wait)).map(|(_, wait)| wait).collect()
+    }
+
+    /// Up to `limit` waits that are over except that two endpoints must agree, and whose next check is due.
+    pub(crate) fn to_confirm(
+        &self,
+        chain: Chain,
+        reach: FinalityProgress,
+        agree_from: Amount,
+        limit: usize,
+    ) -> Vec<FinalityWait> {
+        let (waits, held) = (self.lane(chain).waits.lock(), self.lane(chain).held.lock());
+        let now = Instant::now();
+        let is_due = |wait: &&FinalityWait| {
+            wait.amount >= agree_from
+                && reach.reached(wait.block_number, wait.finality)
+                && held.get(&wait.key).is_none_or(|held| held.check_at <= now)
+        };
+        waits.values().filter(is_due).take(limit).copied().collect()
+    }
+
+    /// Ends a wait because two endpoints agree. Returns false if it was replaced or ended in the meantime.
+    pub(crate) fn confirmed(&self, wait: &FinalityWait) -> bool {
+        let lane = self.lane(wait.key.chain);
+        let mut waits = lane.waits.lock();
+        if waits.get(&wait.key) != Some(wait) {
+            return false;
+        }
+        waits.remove(&wait.key);
+        lane.held.lock().remove(&wait.key);
+        true
+    }
+
+    /// Holds a transfer because two endpoints do not agree. The first `quiet` checks are not reported. Returns true when
+    /// the transfer is first reported.
+    pub(crate) fn hold(&self, wait: &FinalityWait, reason: &str, quiet: u32, now: Timestamp) -> bool {
+        let lane = self.lane(wait.key.chain);
+        let waits = lane.waits.lock();
+        if waits.get(&wait.key) != Some(wait) {
+            return false;
+        }
+        let mut all = lane.held.lock();
+        let held = all.entry(wait.key).or_insert_with(|| HeldTransfer {
+            payment_id: wait.payment_id,
+            key: wait.key,
+            since: now,
+            reason: String::new(),
+            checks: 0,
+            check_at: Instant::now(),
+            is_reported: false,
+        });
+        reason.clone_into(&mut held.reason);
+        held.check_at = Instant::now() + backoff(held.checks);
+        held.checks = held.checks.saturating_add(1);
+        let is_new = !held.is_reported && held.checks > quiet;
+        held.is_reported |= is_new;
+        is_new
+    }
+
+    /// Reported transfers on which two endpoints do not agree.
+    pub fn held(&self, chain: Chain) -> Vec<HeldTransfer> {
+        let lane = self.lane(chain);
+        let waits = lane.waits.lock();
+        let mut held = lane.held.lock();
+        // A wait also ends with the payment or the block.
+        held.retain(|key, _| waits.contains_key(key));
+        held.values().filter(|held| held.is_reported).cloned().collect()
     }
 
     /// Removes the wait for a transfer with a newer row revision.
@@ -337,7 +432,8 @@ mod tests {
 
     fn wait(log_index: u32, revision: u32, blocks: u32) -> FinalityWait {
         let (payment_id, finality) = (PaymentId::generate(), Finality::Blocks(blocks));
-        FinalityWait { payment_id, key: key(log_index), revision, block_number: 10, finality }
+        let amount = Amount::from_tokens(10);
+        FinalityWait { payment_id, key: key(log_index), revision, block_number: 10, finality, amount }
     }
 
     #[test]
@@ -347,11 +443,14 @@ mod tests {
             list.await_finality(wait(log_index, 1, blocks));
         }
         let reach = |read| FinalityProgress { read, safe: None, finalized: None };
-        assert!(list.take_reached(Chain::Base, reach(10)).is_empty());
-        assert_eq!(list.take_reached(Chain::Base, reach(11)).iter().map(|wait| wait.key).collect::<Vec<_>>(), [key(1)]);
-        assert!(list.take_reached(Chain::Base, reach(13)).is_empty());
-        assert_eq!(list.take_reached(Chain::Base, reach(14)).len(), 1);
-        assert!(list.take_reached(Chain::Base, reach(99)).is_empty());
+        assert!(list.take_reached(Chain::Base, reach(10), None).is_empty());
+        assert_eq!(
+            list.take_reached(Chain::Base, reach(11), None).iter().map(|wait| wait.key).collect::<Vec<_>>(),
+            [key(1)]
+        );
+        assert!(list.take_reached(Chain::Base, reach(13), None).is_empty());
+        assert_eq!(list.take_reached(Chain::Base, reach(14), None).len(), 1);
+        assert!(list.take_reached(Chain::Base, reach(99), None).is_empty());
     }
 
     #[test]
@@ -362,5 +461,26 @@ mod tests {
         assert_eq!(list.inner.chains[0].waits.lock().len(), 1);
         list.drop_outdated(key(0), 3);
         assert!(list.inner.chains[0].waits.lock().is_empty());
+    }
+
+    #[test]
+    fn wait_of_a_large_payment_ends_only_by_agreement() {
+        let list = Watchlist::default();
+        let (large, small) = (FinalityWait { amount: Amount::from_tokens(100), ..wait(0, 1, 2) }, wait(1, 1, 2));
+        for wait in [large, small] {
+            list.await_finality(wait);
+        }
+        let (from, reach) = (Amount::from_tokens(100), FinalityProgress { read: 50, safe: None, finalized: None });
+        assert_eq!(list.take_reached(Chain::Base, reach, Some(from)), [small]);
+        assert_eq!(list.to_confirm(Chain::Base, reach, from, 9), [large]);
+        let now = Timestamp::from_secs(5);
+        assert!(!list.hold(&large, "one is away", 1, now) && list.held(Chain::Base).is_empty(), "not reported at once");
+        assert!(list.to_confirm(Chain::Base, reach, from, 9).is_empty(), "not due again at once");
+        assert!(list.hold(&large, "one is away", 1, now), "reported");
+        assert!(!list.hold(&large, "another hash", 0, now), "reported once");
+        let held = list.held(Chain::Base);
+        assert_eq!((held.len(), held[0].reason.as_str(), held[0].since), (1, "another hash", now));
+        assert!(!list.confirmed(&FinalityWait { revision: 2, ..large }), "the wait is another one");
+        assert!(list.confirmed(&large) && !list.confirmed(&large) && list.held(Chain::Base).is_empty());
     }
 }

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use alloy::sol_types::SolCall;
 use payferry_contracts::Token as TokenContract;
-use payferry_domain::{Address, Chain, FinalityPolicy, Token};
+use payferry_domain::{Address, Amount, Chain, FinalityPolicy, Token};
 
 use super::client::{ChainClient, ClientError};
 
 /// Decimals that every token must have.
 pub const TOKEN_DECIMALS: u8 = 6;
+
+/// Default amount of a payment from which two endpoints must agree on its transfers.
+pub const AGREE_FROM: Amount = Amount::from_tokens(10_000);
 
 /// Configuration of one chain.
 #[derive(Clone, Debug)]
@@ -30,6 +33,8 @@ pub struct ChainSpec {
     pub finality: FinalityPolicy,
     /// Weakest finality policy that a PSP may configure.
     pub finality_least: FinalityPolicy,
+    /// A payment of at least this amount counts a transfer only when two endpoints agree on it, if there are two.
+    pub agree_from: Amount,
     /// Interval of head polls when no wake-up arrives.
     pub poll_interval: Duration,
     /// First block to read when there is no cursor; if absent, the head at that time.
@@ -101,6 +106,7 @@ impl ChainSpec {
             treasury,
             finality: FinalityPolicy::default_for(chain),
             finality_least: FinalityPolicy::default_for(chain),
+            agree_from: AGREE_FROM,
             poll_interval: Duration::from_millis(poll_ms),
             start_block: None,
             has_safe: true,

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
+use alloy::primitives::U64;
+use alloy::rpc::types::TransactionReceipt;
+use futures::future::join_all;
+use payferry_domain::Hash32;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::client::{ChainClient, ClientError};
+use super::client::{BlockHeader, ChainClient, ClientError};
 use super::endpoint::{Answers, Call, Scope};
 
 impl ChainClient {
@@ -32,6 +36,30 @@ impl ChainClient {
             }
         }
         Err(worst.unwrap_or(ClientError::UnknownBlock))
+    }
+
+    /// Claims of each endpoint, in the configured order, about a block and a transaction: the header, and the receipt if
+    /// it has one. An unknown block is an error.
+    pub async fn claims(
+        &self,
+        block: u64,
+        tx_hash: Hash32,
+    ) -> Vec<Result<(BlockHeader, Option<TransactionReceipt>), ClientError>> {
+        let calls: Vec<Call> = vec![
+            ("eth_getBlockByNumber", json!([U64::from(block), false])),
+            ("eth_getTransactionReceipt", json!([tx_hash])),
+        ];
+        let claim = |index: usize| {
+            let calls = calls.clone();
+            async move {
+                let mut answers = self.many_on(index, calls).await?.into_iter();
+                let mut next = || answers.next().unwrap_or_else(|| Err(missing_answer()));
+                let (header, receipt) = (next()?, next()?);
+                let header: Option<BlockHeader> = parse(&header)?;
+                Ok((header.ok_or(ClientError::UnknownBlock)?, parse(&receipt)?))
+            }
+        };
+        join_all((0..self.endpoints.len()).map(claim)).await
     }
 
     pub(super) async fn ask<T: DeserializeOwned>(&self, method: &'static str, params: Value) -> Result<T, ClientError> {
@@ -121,12 +149,16 @@ impl ChainClient {
         params: Value,
     ) -> Result<Box<RawValue>, ClientError> {
         let answers = self.many_on(index, vec![(method, params)]).await?;
-        answers.into_iter().next().unwrap_or_else(|| Err(ClientError::Malformed("a response is missing".to_owned())))
+        answers.into_iter().next().unwrap_or_else(|| Err(missing_answer()))
     }
 
     pub(super) async fn many_on(&self, index: usize, calls: Vec<Call>) -> Result<Answers, ClientError> {
         self.endpoints[index].exchange(&self.scope(index), calls).await
     }
+}
+
+fn missing_answer() -> ClientError {
+    ClientError::Malformed("a response is missing".to_owned())
 }
 
 pub(super) fn no_endpoint() -> ClientError {

@@ -201,7 +201,8 @@ impl Env {
     /// Waits like a payment for the finality of its transfer.
     pub fn await_finality(&self, payment_id: PaymentId, seen: &ObservedTransfer, finality: Finality) {
         let (key, revision, block_number) = (seen.key, seen.revision, seen.block.number);
-        self.watchlist.await_finality(FinalityWait { payment_id, key, revision, block_number, finality });
+        let amount = seen.amount;
+        self.watchlist.await_finality(FinalityWait { payment_id, key, revision, block_number, finality, amount });
     }
 
     pub fn settler_args(&self) -> SettlerArgs {

@@ -1,5 +1,6 @@
 //! Watchers and settlers on a real EVM in the process, with a real journal on SQLite.
 
+mod agreement;
 mod blocking_error;
 mod crash;
 mod env;

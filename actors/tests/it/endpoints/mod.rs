@@ -1,6 +1,7 @@
 //! The whole actor tree behind faulty endpoints that behave like real providers: no wrong confirmation, no lost or
 //! double settlement, and the operator sees the reason.
 
+mod agreement;
 mod errors;
 mod failover;
 mod faults;

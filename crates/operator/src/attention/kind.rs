@@ -24,6 +24,7 @@ payferry_domain::named! {
         OperationOverdue = "operation_overdue",
         Unsettled = "unsettled",
         Overdue = "overdue",
+        TransferHeld = "transfer_held",
         TransferUnapplied = "transfer_unapplied",
         TransferSetAside = "transfer_set_aside",
         BreakerOpen = "breaker_open",
@@ -152,6 +153,12 @@ impl AttentionKind {
                 Source::Database,
                 "The payment is still pending long after its deadline.",
                 "Check the payment's chain and its transfers; one may wait for finality or screening.",
+            ),
+            Self::TransferHeld => (
+                Source::Memory,
+                "The chain's endpoints do not agree on a transfer of a large payment, or too few of them answer.",
+                "Compare the transaction with a block explorer. If it is there, check the endpoint that the reason \
+                names; otherwise replace the other one. The check is repeated, and the payment continues automatically.",
             ),
             Self::TransferUnapplied => (
                 Source::Database,

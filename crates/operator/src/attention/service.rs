@@ -2,6 +2,7 @@
 //! the compliance actor and the table of checks.
 
 use payferry_actors::System;
+use payferry_actors::chain::HeldTransfer;
 use payferry_actors::compliance::identity::{ComplianceService, count, overdue};
 use payferry_actors::ledger::check::{Imbalance, Where};
 use payferry_actors::observe::{ActorSubject, QuarantinedSubject};
@@ -34,6 +35,7 @@ pub(super) fn of(system: &System, kind: AttentionKind, part: Part<'_>) -> Found 
         AttentionKind::Settler => delayed_settlers(system, now),
         AttentionKind::LedgerImbalance => ledger(system, now),
         AttentionKind::VaultDifference => vaults(system, now),
+        AttentionKind::TransferHeld => held_transfers(system, now),
         AttentionKind::Paused => paused(system, now),
         _ => Vec::new(),
     };
@@ -161,6 +163,17 @@ fn delayed_settlers(system: &System, now: Timestamp) -> Vec<AttentionItem> {
         Some(AttentionItem::new(chain.as_str(), settler.blocked_since(), now, settler.blocked_reason()?))
     };
     system.chains().running().filter_map(|spec| item(spec.chain)).collect()
+}
+
+fn held_transfers(system: &System, now: Timestamp) -> Vec<AttentionItem> {
+    let item = |held: HeldTransfer| {
+        let (chain, payment_id) = (held.key.chain, held.payment_id.to_string());
+        let position = format!("{chain}:{}:{}", held.key.tx_hash, held.key.log_index);
+        let reason = format!("transaction {} on {chain}: {}", held.key.tx_hash, held.reason);
+        let item = AttentionItem::new(&payment_id, Some(held.since), now, reason);
+        item.at_position(held.since.as_millis(), position).of_payment(&payment_id, None)
+    };
+    system.chains().held_transfers().into_iter().map(item).collect()
 }
 
 fn paused(system: &System, now: Timestamp) -> Vec<AttentionItem> {
