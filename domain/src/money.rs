@@ -219,21 +219,29 @@ pub fn split_fee(amount: Amount, fee: FeeBps) -> Split {
     Split { psp_amount: Amount(amount.0 - treasury_fee.0), treasury_fee }
 }
 
-/// Shortfall that is still accepted as full payment: the greater of the two fields. It does not apply to overpayments.
+/// Difference to the amount due that is accepted: the greater of the two fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tolerance {
-    /// Absolute shortfall.
+    /// Absolute difference.
     pub absolute: Amount,
-    /// Shortfall in basis points of the amount due, at most 10,000.
+    /// Difference in basis points of the amount due, at most 10,000.
     pub bps: u16,
 }
 
 impl Tolerance {
     /// Returns the least amount that pays `amount`. It is at least one base unit.
     pub fn least_for(self, amount: Amount) -> Amount {
-        let allowed = self.absolute.max(bps_of(amount, self.bps.min(BPS_WHOLE)));
-        amount.saturating_sub(allowed).max(Amount(1))
+        amount.saturating_sub(self.allowed(amount)).max(Amount(1))
+    }
+
+    /// Returns the greatest amount that is not more than `amount`.
+    pub fn most_for(self, amount: Amount) -> Amount {
+        amount.saturating_add(self.allowed(amount))
+    }
+
+    fn allowed(self, amount: Amount) -> Amount {
+        self.absolute.max(bps_of(amount, self.bps.min(BPS_WHOLE)))
     }
 }
 

@@ -95,7 +95,13 @@ pub(super) struct PolicyArgs {
     /// Accepted shortfall of a payment, in basis points; the greater of the two applies.
     #[arg(long, value_parser = clap::value_parser!(u16).range(0..=10_000))]
     tolerance_bps: Option<u16>,
-    /// Policy for payments above the amount due.
+    /// Surplus that is excess instead of an overpayment, as an amount.
+    #[arg(long, value_name = "AMOUNT")]
+    overpayment_tolerance: Option<Amount>,
+    /// Surplus that is excess instead of an overpayment, in basis points; the greater of the two applies.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(0..=10_000))]
+    overpayment_tolerance_bps: Option<u16>,
+    /// Policy for payments above the amount due and the tolerance.
     #[arg(long, value_parser = one_of(OVERPAYMENT_POLICIES))]
     overpayment: Option<OverpaymentPolicy>,
     /// Allow refunds to the sender's address when no address is given.
@@ -154,6 +160,8 @@ impl From<PolicyArgs> for PolicyChange {
             fee_bps: args.fee_bps,
             tolerance: args.tolerance,
             tolerance_bps: args.tolerance_bps,
+            overpayment_tolerance: args.overpayment_tolerance,
+            overpayment_tolerance_bps: args.overpayment_tolerance_bps,
             overpayment: args.overpayment,
             refund_to_sender: args.refund_to_sender,
             require_customer: args.require_customer,

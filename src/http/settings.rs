@@ -41,6 +41,12 @@ record! {
         tolerance: String = policies.tolerance.absolute.to_string(),
         /// Accepted underpayment, in basis points of the due amount; the greater of the two applies.
         tolerance_bps: u16 = policies.tolerance.bps,
+        /// Surplus that is excess instead of an overpayment, as an amount.
+        #[schema(example = "0.01")]
+        overpayment_tolerance: String = policies.overpayment_tolerance.absolute.to_string(),
+        /// Surplus that is excess instead of an overpayment, in basis points of the due amount; the greater of the two
+        /// applies.
+        overpayment_tolerance_bps: u16 = policies.overpayment_tolerance.bps,
         /// Treatment of overpayments: `hold`, `accept` or `refund_excess`.
         #[schema(value_type = String, example = "hold")]
         overpayment: OverpaymentPolicy = policies.overpayment,

@@ -9,7 +9,6 @@
 //! watcher dies.
 
 use alloy::rpc::types::TransactionReceipt;
-use payferry_domain::payment::Command;
 use payferry_domain::{Amount, Hash32};
 use payferry_entities::transfers;
 use payferry_evm::ClientError;
@@ -21,7 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::block_transfers::is_log_of;
 use super::watcher::{WatcherMessage, WatcherState};
-use super::watchlist::FinalityWait;
+use super::watchlist::{FinalityWait, finalities};
 use super::{ChainContext, metrics};
 
 /// Endpoints that must return the same.
@@ -149,14 +148,11 @@ impl WatcherState {
     pub(super) fn apply_agreement(&mut self, AgreementResult(results): AgreementResult) {
         self.agreement = None;
         let ChainContext { spec, watchlist, inbox, clock, .. } = &self.args.context;
-        let mut facts = Vec::new();
+        let mut confirmed = Vec::new();
         for (wait, result) in results {
             match result {
                 // Replaced in the meantime if the payment now needs a stronger finality, or the transfer was reorged.
-                Ok(()) if watchlist.confirmed(&wait) => {
-                    let (key, revision, reached) = (wait.key, wait.revision, wait.finality);
-                    facts.push((wait.payment_id, Command::FinaliseTransfer { key, revision, reached }));
-                }
+                Ok(()) if watchlist.confirmed(&wait) => confirmed.push(wait),
                 Ok(()) => {}
                 Err(disagreement) => {
                     let is_contradicted = matches!(disagreement, Disagreement::Contradicted { .. });
@@ -171,6 +167,6 @@ impl WatcherState {
             }
         }
         metrics::TRANSFERS_HELD.set_count(&metrics::of(spec.chain), watchlist.held(spec.chain).len() as u64);
-        inbox.notify_together(facts);
+        inbox.notify_together(finalities(confirmed));
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use payferry_domain::payment::Command;
 use payferry_domain::{Hash32, Timestamp};
 use payferry_entities::transfers;
 
@@ -19,7 +18,7 @@ use payferry_journal::{ChainBatch, JournalError, JournalWrite};
 
 use super::block_transfers::{self, link_of};
 use super::watcher::WatcherState;
-use super::watchlist::ChainView;
+use super::watchlist::{ChainView, finalities};
 use super::{ChainContext, metrics};
 
 /// Headers compared per request while searching for the fork point of a reorganisation.
@@ -362,10 +361,7 @@ impl WatcherState {
 
     fn finalise(&self, reach: FinalityProgress) {
         let ChainContext { spec, watchlist, inbox, .. } = &self.args.context;
-        let waits = watchlist.take_reached(spec.chain, reach, self.args.agree_from()).into_iter().map(|wait| {
-            let (key, revision, reached) = (wait.key, wait.revision, wait.finality);
-            (wait.payment_id, Command::FinaliseTransfer { key, revision, reached })
-        });
-        inbox.notify_together(waits.collect());
+        let reached = watchlist.take_reached(spec.chain, reach, self.args.agree_from());
+        inbox.notify_together(finalities(reached));
     }
 }

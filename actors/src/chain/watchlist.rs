@@ -14,7 +14,7 @@ use alloy::primitives::{Bloom, keccak256};
 use dashmap::DashMap;
 use parking_lot::{Mutex, RwLock};
 use payferry_domain::FinalityProgress;
-use payferry_domain::payment::TransferKey;
+use payferry_domain::payment::{Command, TransferFinality, TransferKey};
 use payferry_domain::{Address, Amount, Chain, Finality, Hash32, PaymentId, Timestamp};
 use payferry_evm::pace::backoff;
 use tokio::sync::{Notify, watch};
@@ -90,6 +90,15 @@ pub struct FinalityWait {
     pub finality: Finality,
     /// Amount that the payment asks for, or has received if that is more.
     pub amount: Amount,
+}
+
+/// The commands to the payments of waits that are over: one for each payment, with all its transfers.
+pub(crate) fn finalities(over: Vec<FinalityWait>) -> Vec<(PaymentId, Command)> {
+    let mut by_payment: HashMap<PaymentId, Vec<TransferFinality>> = HashMap::new();
+    for FinalityWait { payment_id, key, revision, finality, .. } in over {
+        by_payment.entry(payment_id).or_default().push(TransferFinality { key, revision, reached: finality });
+    }
+    by_payment.into_iter().map(|(id, reached)| (id, Command::FinaliseTransfers(reached))).collect()
 }
 
 /// Final transfer of a large payment that two endpoints have not confirmed.
@@ -250,7 +259,7 @@ impl Watchlist {
         self.inner.wallets.len()
     }
 
-    /// Sends `FinaliseTransfer` to the payment once the block has reached `finality`. There is one wait per transfer: a
+    /// Sends `FinaliseTransfers` to the payment once the block has reached `finality`. There is one wait per transfer: a
     /// later call replaces it (the tier rose, or the transfer was mined again); repeating the call has no effect.
     pub fn await_finality(&self, wait: FinalityWait) {
         let lane = self.lane(wait.key.chain);

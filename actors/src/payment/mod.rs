@@ -163,7 +163,7 @@ impl Aggregate for Payment {
                 self.transfer(*key).is_some_and(|transfer| transfer.status == TransferStatus::Final)
             }
             // Transfers that count from now on must not have been orphaned.
-            Command::FinaliseTransfer { .. }
+            Command::FinaliseTransfers(_)
             | Command::TakeIn { .. }
             | Command::Cancel
             | Command::Accept { .. }

@@ -98,6 +98,7 @@ impl System {
             link_token: link_token(id),
             fee_bps: if is_pay_in { psp.policies.fee_bps } else { FeeBps::ZERO },
             tolerance: psp.policies.tolerance,
+            overpayment_tolerance: psp.policies.overpayment_tolerance,
             overpayment: if is_pay_in { psp.policies.overpayment } else { OverpaymentPolicy::KeepExcess },
             refund_to_sender: psp.policies.refund_to_sender,
             dust_floor: psp.policies.dust_floor,

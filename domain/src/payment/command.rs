@@ -29,15 +29,9 @@ pub enum Command {
         /// The watcher's rows about these transfers, each transfer once.
         observed: Vec<ObservedTransfer>,
     },
-    /// The block that held `revision` has reached a finality.
-    FinaliseTransfer {
-        /// Key of the transfer.
-        key: TransferKey,
-        /// Revision of the transfer; the command is ignored unless it is the current revision.
-        revision: u32,
-        /// Finality that was reached; the command is ignored if it is lower than the required finality.
-        reached: Finality,
-    },
+    /// The blocks of these transfers have reached a finality. Everything that one advance of a chain made final is one
+    /// command.
+    FinaliseTransfers(Vec<TransferFinality>),
     /// A screening result, or (with `verdict.by_operator`) the decision of a person on a review.
     ScreenTransfer {
         /// Key of the transfer.
@@ -140,6 +134,17 @@ pub enum Command {
         /// As in `CompleteSettlement`.
         revision: u32,
     },
+}
+
+/// Finality that the block of a transfer has reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransferFinality {
+    /// Key of the transfer.
+    pub key: TransferKey,
+    /// Revision of the transfer; ignored unless it is the current revision.
+    pub revision: u32,
+    /// Finality that was reached; ignored if it is lower than the required finality.
+    pub reached: Finality,
 }
 
 /// A refund to accept.

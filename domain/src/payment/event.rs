@@ -215,7 +215,7 @@ impl Event {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case", tag = "effect")]
 pub enum Effect {
-    /// Send `FinaliseTransfer` when the block has reached this finality. Replaces an earlier wait for the same key.
+    /// Send `FinaliseTransfers` when the block has reached this finality. Replaces an earlier wait for the same key.
     AwaitFinality {
         /// Key of the transfer, which contains the chain.
         key: TransferKey,

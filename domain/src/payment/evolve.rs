@@ -6,6 +6,7 @@ use super::event::Event;
 use super::money_out::{Funds, Refund, RefundState, Requester, Settlement, SettlementState, Vault};
 use super::state::{Outage, Payment};
 use super::status::{FailureReason, HistoryEntry, Label, Labels, Reason, Status};
+use super::terms::OverpaymentPolicy;
 use super::transfer::{Decision, Transfer, TransferKey, TransferStatus};
 use crate::ids::{OperationId, RefundId};
 use crate::money::Amount;
@@ -51,6 +52,8 @@ fn apply(payment: &mut Payment, event: &Event) {
             change_transfer(payment, *key, |transfer| (transfer.counted, transfer.excess) = (true, *excess));
             if *excess {
                 note(payment, payment.status, Reason::MoreReceived, *at);
+            } else {
+                payment.counted_undecided = true;
             }
         }
         Event::Reorged { reopened, at, .. } => reorganise(payment, *reopened, *at),
@@ -65,6 +68,10 @@ fn apply(payment: &mut Payment, event: &Event) {
         Event::Confirmed { amount, psp_amount, treasury_fee, labels, reason, at } => {
             confirm(payment, *amount, *psp_amount, *treasury_fee);
             payment.labels = *labels;
+            if *reason == Reason::Paid && payment.terms.overpayment != OverpaymentPolicy::Accept {
+                let surplus = payment.amount_received().saturating_sub(payment.terms.amount);
+                payment.tolerated = Some(surplus).filter(|surplus| !surplus.is_zero());
+            }
             enter(payment, Status::Confirmed, *reason, *at);
         }
         Event::Mismatched { labels, reason, at } => {
@@ -210,6 +217,7 @@ fn reorganise(payment: &mut Payment, reopened: bool, at: Timestamp) {
     for label in [Label::Underpaid, Label::Overpaid, Label::Late] {
         payment.labels = payment.labels.without(label);
     }
+    payment.tolerated = None;
     let expires_at = payment.expires_at;
     for transfer in &mut payment.transfers {
         transfer.excess = false;
@@ -267,6 +275,7 @@ fn finish_refund(payment: &mut Payment, id: RefundId, revision: u32, at: Timesta
 fn enter(payment: &mut Payment, status: Status, reason: Reason, at: Timestamp) {
     payment.status = status;
     payment.failure_reason = None;
+    payment.counted_undecided = false;
     note(payment, status, reason, at);
 }
 
@@ -291,7 +300,7 @@ pub(crate) fn derived_labels(payment: &Payment, labels: Labels) -> Labels {
         && (payment.status == Status::Confirmed || payment.failure_reason == Some(FailureReason::SettlementFailed));
     labels
         .set(Label::Multiple, payment.transfers.iter().filter(|t| t.counted).count() > 1)
-        .set(Label::Excess, any(&|t| t.excess))
+        .set(Label::Excess, any(&|t| t.excess) || payment.tolerated.is_some())
         .set(Label::WrongToken, any(&|t| is_held(t) && is_wrong_token(payment, t)))
         .set(Label::WrongChain, any(&|t| is_held(t) && t.key.chain != chain))
         .set(Label::InReview, in_review(payment))

@@ -5,7 +5,7 @@ use ulid::Ulid;
 
 use super::{
     BlockRef, ChainChoice, Command, Decision, ObservedTransfer, OverpaymentPolicy, Presence, Purpose, Terms,
-    TransferKey, Verdict,
+    TransferFinality, TransferKey, Verdict,
 };
 use crate::chain::{Address, Chain, Finality, FinalityPolicy, Hash32};
 use crate::ids::{MerchantId, PaymentId, PspId};
@@ -57,6 +57,7 @@ pub fn terms() -> Terms {
         link_token: "unguessable".to_owned(),
         fee_bps: FeeBps::DEFAULT,
         tolerance: Tolerance::default(),
+        overpayment_tolerance: Tolerance::default(),
         overpayment: OverpaymentPolicy::Hold,
         refund_to_sender: false,
         dust_floor: amount("0.001"),
@@ -159,7 +160,7 @@ impl Tx {
     /// Its block is final.
     pub fn finalised(self) -> Command {
         let ObservedTransfer { key, revision, .. } = self.0;
-        Command::FinaliseTransfer { key, revision, reached: Finality::Finalized }
+        Command::FinaliseTransfers(vec![TransferFinality { key, revision, reached: Finality::Finalized }])
     }
 
     /// The provider has decided.

@@ -23,7 +23,7 @@ mod terms;
 mod transfer;
 
 pub use announce::{Announcement, EventName, EventPattern, announced, payload, test_payload};
-pub use command::{Command, OutageId, RefundOrder, Rejection};
+pub use command::{Command, OutageId, RefundOrder, Rejection, TransferFinality};
 pub(crate) use decide::is_judged;
 pub use decide::{REMINE_GRACE_SECS, RETRY_FIRST_SECS, RETRY_MAX_SECS, decide};
 pub use event::{Alarm, Effect, Event};

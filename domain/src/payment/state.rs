@@ -49,6 +49,12 @@ pub struct Payment {
     /// Transfers to the wallet that were ever seen, up to the limits in `listed`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transfers: Vec<Transfer>,
+    /// True if the status does not take account of a counted transfer yet, because another in-time transfer awaits
+    /// finality or screening.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub counted_undecided: bool,
+    /// Surplus within the tolerance, at confirmation: excess, although its transfer is not.
+    pub tolerated: Option<Amount>,
     /// Settlement; set once the payment has been confirmed.
     pub settlement: Option<Box<Settlement>>,
     /// Refunds in the order of acceptance.
@@ -103,6 +109,8 @@ impl Payment {
             passed_at: None,
             remine_until: None,
             transfers: Vec::new(),
+            counted_undecided: false,
+            tolerated: None,
             settlement: None,
             refunds: Vec::new(),
             history: vec![HistoryEntry { status: Status::Pending, at, reason: Reason::Initiated }],
@@ -121,14 +129,17 @@ impl Payment {
         self.transfers.iter().find(|transfer| transfer.key == key)
     }
 
-    /// Returns the amount received before confirmation. Refunds are not deducted. Frozen at confirmation.
+    /// Returns the amount received before confirmation, without a tolerated surplus. Refunds are not deducted. Frozen at
+    /// confirmation.
     pub fn amount_received(&self) -> Amount {
-        self.transfers.iter().filter(|t| t.counted && !t.excess).map(|t| t.amount).sum()
+        let received: Amount = self.transfers.iter().filter(|t| t.counted && !t.excess).map(|t| t.amount).sum();
+        received.saturating_sub(self.tolerated.unwrap_or_default())
     }
 
-    /// Returns the amount received after confirmation.
+    /// Returns the amount received after confirmation, and a tolerated surplus.
     pub fn excess_received(&self) -> Amount {
-        self.transfers.iter().filter(|t| t.counted && t.excess).map(|t| t.amount).sum()
+        let excess: Amount = self.transfers.iter().filter(|t| t.counted && t.excess).map(|t| t.amount).sum();
+        excess.saturating_add(self.tolerated.unwrap_or_default())
     }
 
     /// Returns the outstanding amount: zero unless the payment waits for funds.

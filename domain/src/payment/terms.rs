@@ -47,6 +47,9 @@ pub struct Terms {
     /// Shortfall that is accepted as full payment.
     #[serde(default)]
     pub tolerance: Tolerance,
+    /// Surplus that is excess instead of an overpayment.
+    #[serde(default)]
+    pub overpayment_tolerance: Tolerance,
     /// Handling of overpayments.
     #[serde(default)]
     pub overpayment: OverpaymentPolicy,

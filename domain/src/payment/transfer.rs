@@ -184,6 +184,11 @@ pub struct Transfer {
 }
 
 impl Transfer {
+    /// Returns the position in the order of the chain. Chains are independent of each other.
+    pub(crate) fn position(&self) -> (Chain, u64, u32, TransferKey) {
+        (self.key.chain, self.block.number, self.key.log_index, self.key)
+    }
+
     /// Returns true if the transfer is in the chain and above dust.
     pub fn is_present(&self) -> bool {
         matches!(self.status, TransferStatus::Seen | TransferStatus::Final)

@@ -126,8 +126,7 @@ impl Inbox {
     }
 
     pub fn finalised(&self, payment: PaymentId) -> usize {
-        self.find(|id, command| (id == payment && matches!(command, Command::FinaliseTransfer { .. })).then_some(()))
-            .len()
+        self.find(|id, command| (id == payment && matches!(command, Command::FinaliseTransfers(_))).then_some(())).len()
     }
 }
 

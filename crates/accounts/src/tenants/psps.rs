@@ -42,6 +42,10 @@ pub struct PolicyChange {
     pub tolerance: Option<Amount>,
     /// Accepted underpayment, in basis points of the due amount.
     pub tolerance_bps: Option<u16>,
+    /// Surplus that is excess instead of an overpayment, as an amount.
+    pub overpayment_tolerance: Option<Amount>,
+    /// Surplus that is excess instead of an overpayment, in basis points of the due amount.
+    pub overpayment_tolerance_bps: Option<u16>,
     /// Treatment of overpayments.
     pub overpayment: Option<OverpaymentPolicy>,
     /// True if refunds without an address may go to the sender.
@@ -157,6 +161,8 @@ impl PolicyChange {
         set(&mut policies.fee_bps, self.fee_bps);
         set(&mut policies.tolerance.absolute, self.tolerance);
         set(&mut policies.tolerance.bps, self.tolerance_bps);
+        set(&mut policies.overpayment_tolerance.absolute, self.overpayment_tolerance);
+        set(&mut policies.overpayment_tolerance.bps, self.overpayment_tolerance_bps);
         set(&mut policies.overpayment, self.overpayment);
         set(&mut policies.refund_to_sender, self.refund_to_sender);
         set(&mut policies.require_customer, self.require_customer);

@@ -17,6 +17,9 @@ pub const SEND_DAILY_MAX_DEFAULT: Amount = Amount::from_tokens(50_000);
 /// Default limit of a PSP's refunds to other addresses than the payer's, per token and UTC day, over all chains.
 pub const REFUND_ELSEWHERE_DAILY_MAX_DEFAULT: Amount = Amount::from_tokens(1_000);
 
+/// Default surplus that is excess instead of an overpayment: the greater of 0.01 and 10 basis points.
+pub const OVERPAYMENT_TOLERANCE_DEFAULT: Tolerance = Tolerance { absolute: Amount::from_units(10_000), bps: 10 };
+
 /// Decisions of a PSP about its payments, and of the operator about the PSP. Stored as JSON in `psps.settings`. Missing
 /// fields have these defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +29,8 @@ pub struct PspPolicies {
     pub fee_bps: FeeBps,
     /// Shortfall that is accepted as full payment.
     pub tolerance: Tolerance,
+    /// Surplus that is excess instead of an overpayment.
+    pub overpayment_tolerance: Tolerance,
     /// Handling of overpayments.
     pub overpayment: OverpaymentPolicy,
     /// True if refunds without an address may go to the sender.
@@ -51,6 +56,7 @@ impl Default for PspPolicies {
         Self {
             fee_bps: FeeBps::DEFAULT,
             tolerance: Tolerance::default(),
+            overpayment_tolerance: OVERPAYMENT_TOLERANCE_DEFAULT,
             overpayment: OverpaymentPolicy::default(),
             refund_to_sender: false,
             require_customer: false,
@@ -178,6 +184,7 @@ mod tests {
         let before = r#"{"fee_bps":80,"tolerance":{"absolute":50000,"bps":0},"overpayment":"accept"}"#;
         let read: PspPolicies = serde_json::from_str(before).unwrap();
         assert_eq!((read.fee_bps.get(), read.event_families), (80, EventFamilies::Both));
+        assert_eq!(read.overpayment_tolerance, OVERPAYMENT_TOLERANCE_DEFAULT);
         assert_eq!(read.ceilings(Ceilings::default()), Ceilings::default());
         let mut own = read.clone();
         own.finality.insert(Chain::Base, FinalityPolicy::sandbox());

@@ -110,6 +110,10 @@ record! {
         tolerance: String = policies.tolerance.absolute.to_string(),
         /// Accepted underpayment, in basis points of the due amount.
         tolerance_bps: u16 = policies.tolerance.bps,
+        /// Surplus that is excess instead of an overpayment, as an amount.
+        overpayment_tolerance: String = policies.overpayment_tolerance.absolute.to_string(),
+        /// Surplus that is excess instead of an overpayment, in basis points of the due amount.
+        overpayment_tolerance_bps: u16 = policies.overpayment_tolerance.bps,
         /// hold, accept or refund_excess.
         #[schema(value_type = String)]
         overpayment: OverpaymentPolicy = policies.overpayment,

@@ -26,11 +26,13 @@ const EVENT_FAMILIES: [(&str, &str); 3] =
     [("both", "payment.* and payin.*"), ("payment", "payment.* only"), ("payin", "payin.* only")];
 
 /// Fields of a PSP, named as in the API.
-const PSP_FIELDS: [(&str, Sort); 12] = [
+const PSP_FIELDS: [(&str, Sort); 14] = [
     ("name", Sort::Text),
     ("fee_bps", Sort::Whole),
     ("tolerance", Sort::Text),
     ("tolerance_bps", Sort::Whole),
+    ("overpayment_tolerance", Sort::Text),
+    ("overpayment_tolerance_bps", Sort::Whole),
     ("overpayment", Sort::Text),
     ("refund_to_sender", Sort::Box),
     ("require_customer", Sort::Box),
@@ -213,6 +215,8 @@ fn policies_form(here: &str, filled: &Filled) -> Markup {
                 (filled.choice("overpayment", "Overpayment", &OVERPAYMENT))
                 (filled.line("tolerance", "Underpayment tolerance: amount", "0.05", true))
                 (filled.whole("tolerance_bps", "or basis points, if higher", "0", 0, BPS_MAX))
+                (filled.line("overpayment_tolerance", "Overpayment tolerance: amount", "0.01", true))
+                (filled.whole("overpayment_tolerance_bps", "or basis points, if higher", "10", 0, BPS_MAX))
                 (filled.line("dust_floor", "Ignore transfers below", "0.001", true))
                 (filled.choice("event_families", "Event names", &EVENT_FAMILIES))
                 (filled.line("send_max", "Maximum per send", "default", true))
@@ -233,6 +237,8 @@ pub(super) fn policies_of(psp: &PspRecord) -> Filled {
         ("fee_bps", policies.fee_bps.get().to_string()),
         ("tolerance", policies.tolerance.absolute.to_string()),
         ("tolerance_bps", policies.tolerance.bps.to_string()),
+        ("overpayment_tolerance", policies.overpayment_tolerance.absolute.to_string()),
+        ("overpayment_tolerance_bps", policies.overpayment_tolerance.bps.to_string()),
         ("overpayment", overpayment(policies.overpayment).0.to_owned()),
         ("refund_to_sender", ticked(policies.refund_to_sender)),
         ("require_customer", ticked(policies.require_customer)),

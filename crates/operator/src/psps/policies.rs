@@ -28,6 +28,11 @@ request! {
         tolerance: Option<Amount> = optional(amount_up_to::<{ AMOUNT_MAX.units() }>()).example("0.05"),
         /// Accepted underpayment, in basis points of the due amount; the greater of the two applies.
         tolerance_bps: Option<u16> = optional(BASIS_POINTS),
+        /// Surplus that is excess instead of an overpayment, as an amount.
+        overpayment_tolerance: Option<Amount> = optional(amount_up_to::<{ AMOUNT_MAX.units() }>()).example("0.01"),
+        /// Surplus that is excess instead of an overpayment, in basis points of the due amount; the greater of the two
+        /// applies.
+        overpayment_tolerance_bps: Option<u16> = optional(BASIS_POINTS),
         /// `hold`: the payment is mismatched and you decide. `accept`: everything is settled. `refund_excess`: the due
         /// amount is settled and the excess is refunded to the sender, if `refund_to_sender` is on and one plain account
         /// sent everything. `accept` and `refund_excess` notify `payment.mismatched`, then `payment.confirmed`.
@@ -66,6 +71,8 @@ impl PolicyFields {
         PolicyChange {
             tolerance: self.tolerance,
             tolerance_bps: self.tolerance_bps,
+            overpayment_tolerance: self.overpayment_tolerance,
+            overpayment_tolerance_bps: self.overpayment_tolerance_bps,
             overpayment: self.overpayment,
             refund_to_sender: self.refund_to_sender,
             require_customer: self.require_customer,

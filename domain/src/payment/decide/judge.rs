@@ -11,8 +11,8 @@ use crate::payment::terms::OverpaymentPolicy;
 use crate::payment::transfer::{Decision, Transfer, TransferStatus};
 use crate::time::Timestamp;
 
-/// Transfers that were counted within one command and are not yet evaluated.
-#[derive(Debug, Default)]
+/// Transfers that were counted and are not yet evaluated.
+#[derive(Debug)]
 pub(super) struct Fresh {
     /// Any transfer was counted.
     counted: bool,
@@ -20,21 +20,21 @@ pub(super) struct Fresh {
     late: bool,
 }
 
-/// Returns true if no further event follows from the state.
-pub(crate) fn is_judged(payment: &Payment) -> bool {
-    judge(payment, &mut Fresh::default(), payment.updated_at).is_empty()
+impl Fresh {
+    /// What earlier commands left undecided.
+    pub(super) fn of(payment: &Payment) -> Self {
+        Self { counted: payment.counted_undecided, late: false }
+    }
 }
 
-/// Returns the next events that follow from the state; empty if there are none. Counted transfers are evaluated before
-/// more transfers count, because an in-time transfer that completes the payment turns a waiting late transfer into
-/// excess.
+/// Returns true if no further event follows from the state.
+pub(crate) fn is_judged(payment: &Payment) -> bool {
+    judge(payment, &mut Fresh::of(payment), payment.updated_at).is_empty()
+}
+
+/// Returns the next events that follow from the state; empty if there are none. Transfers count one by one in the order of
+/// the chain, and the payment is evaluated after each.
 pub(super) fn judge(payment: &Payment, fresh: &mut Fresh, now: Timestamp) -> Vec<Event> {
-    if !fresh.counted {
-        let counted = count(payment, fresh, now);
-        if !counted.is_empty() {
-            return counted;
-        }
-    }
     let outcome = match payment.status {
         Status::Pending => pending(payment, now),
         Status::Mismatched => mismatched(payment, fresh, now),
@@ -42,30 +42,30 @@ pub(super) fn judge(payment: &Payment, fresh: &mut Fresh, now: Timestamp) -> Vec
         Status::Confirmed => confirmed(payment, now),
         Status::Settled => Vec::new(),
     };
-    let undecided = outcome.is_empty() && fresh.counted;
-    *fresh = Fresh::default();
-    if undecided { count(payment, fresh, now) } else { outcome }
+    if !outcome.is_empty() {
+        *fresh = Fresh { counted: false, late: false };
+        return outcome;
+    }
+    let Some(transfer) = next_to_count(payment) else { return Vec::new() };
+    fresh.counted = true;
+    fresh.late |= is_late(payment, transfer);
+    vec![Event::TransferCounted { key: transfer.key, excess: is_frozen(payment), at: now }]
 }
 
-/// Counts every transfer that counts now and did not before.
-fn count(payment: &Payment, fresh: &mut Fresh, now: Timestamp) -> Vec<Event> {
-    let mut countable: Vec<&Transfer> =
-        payment.transfers.iter().filter(|transfer| !transfer.counted && counts(payment, transfer)).collect();
-    countable.sort_by_key(|transfer| (transfer.first_block_time, transfer.key));
-    let excess = is_frozen(payment);
-    for transfer in &countable {
-        fresh.counted = true;
-        fresh.late |= is_late(payment, transfer);
-    }
-    countable.iter().map(|transfer| Event::TransferCounted { key: transfer.key, excess, at: now }).collect()
+/// Returns the next transfer that counts. An earlier transfer without a decision holds it back, so that neither the order
+/// of the facts nor their division into polls changes the outcome. A transfer in review, or a blocked one, holds nothing
+/// back.
+fn next_to_count(payment: &Payment) -> Option<&Transfer> {
+    let open = |t: &&Transfer| t.is_right() && t.is_present() && !t.counted && !is_parked(payment, t);
+    let decided = |t: &&Transfer| matches!(t.decision(), Some(Decision::Review | Decision::Block));
+    let undecided = payment.transfers.iter().filter(open).filter(|t| t.status != TransferStatus::Final || !decided(t));
+    undecided.min_by_key(|transfer| transfer.position()).filter(|transfer| counts(payment, transfer))
 }
 
 fn counts(payment: &Payment, transfer: &Transfer) -> bool {
-    transfer.is_right()
-        && transfer.status == TransferStatus::Final
+    transfer.status == TransferStatus::Final
         && transfer.decision() == Some(Decision::Allow)
         && !is_in_two_blocks(payment, transfer)
-        && !is_parked(payment, transfer)
 }
 
 /// A transaction is in only one block. If two entries of a transaction name different blocks, one of them is about to
@@ -136,8 +136,8 @@ fn fitting_labels(payment: &Payment) -> Labels {
 fn pending(payment: &Payment, now: Timestamp) -> Vec<Event> {
     let waits_for_remining = payment.misses_remined() && !payment.deadline_passed();
     if payment.transfers.iter().any(|transfer| transfer.counted) {
-        return paid(payment, now)
-            .unwrap_or_else(|| if waits_for_remining { Vec::new() } else { vec![underpaid(payment, now)] });
+        let waits = waits_for_remining || awaits_in_time(payment);
+        return paid(payment, now).unwrap_or_else(|| if waits { Vec::new() } else { vec![underpaid(payment, now)] });
     }
     if waits_for_remining || awaits_in_time(payment) {
         return Vec::new();
@@ -172,7 +172,8 @@ fn mismatched(payment: &Payment, fresh: &Fresh, now: Timestamp) -> Vec<Event> {
         return vec![Event::Mismatched { labels, reason: Reason::Late, at: now }];
     }
     if payment.is_completable() {
-        return paid(payment, now).unwrap_or_else(|| vec![underpaid(payment, now)]);
+        let waits = awaits_in_time(payment);
+        return paid(payment, now).unwrap_or_else(|| if waits { Vec::new() } else { vec![underpaid(payment, now)] });
     }
     vec![Event::Mismatched { labels: fitting_labels(payment), reason: Reason::MoreReceived, at: now }]
 }
@@ -205,15 +206,17 @@ fn underpaid(payment: &Payment, now: Timestamp) -> Event {
     Event::Mismatched { labels, reason: Reason::Underpaid, at: now }
 }
 
-/// Returns the events of sufficient funds; `None` if the funds are not sufficient.
+/// Returns the events of sufficient funds; `None` if the funds are not sufficient. A surplus within the tolerance is excess;
+/// only the policy `accept` settles it.
 fn paid(payment: &Payment, now: Timestamp) -> Option<Vec<Event>> {
     let (net, amount) = (payment.settleable(), payment.terms.amount);
     if net < payment.terms.tolerance.least_for(amount) {
         return None;
     }
     let labels = own_labels(payment).without(Label::Underpaid);
-    if net <= amount {
-        return Some(vec![confirmation(payment, net, labels, Reason::Paid, now)]);
+    if net <= payment.terms.overpayment_tolerance.most_for(amount) {
+        let settled = if payment.terms.overpayment == OverpaymentPolicy::Accept { net } else { net.min(amount) };
+        return Some(vec![confirmation(payment, settled, labels, Reason::Paid, now)]);
     }
     let labels = labels.with(Label::Overpaid);
     Some(match payment.terms.overpayment {

@@ -6,7 +6,7 @@
 mod judge;
 mod refund;
 
-use super::command::{Command, Rejection};
+use super::command::{Command, Rejection, TransferFinality};
 use super::event::Event;
 use super::evolve::evolve;
 use super::money_out::{Funds, Requester, Settlement, SettlementState};
@@ -16,7 +16,6 @@ use super::transfer::{
     Decision, ObservedTransfer, Presence, Transfer, TransferKey, TransferStatus, TransferToken, Verdict, has_room,
     room_for_more,
 };
-use crate::chain::Finality;
 use crate::ids::OperationId;
 use crate::money::Amount;
 use crate::time::Timestamp;
@@ -38,7 +37,7 @@ pub fn decide(payment: &Payment, command: &Command, now: Timestamp) -> Result<Ve
     let own = match command {
         Command::ObserveTransfer(observed) => observe(payment, observed, now),
         Command::TakeIn { observed } => list_set_aside(payment, observed)?,
-        Command::FinaliseTransfer { key, revision, reached } => finalise(payment, *key, *revision, *reached),
+        Command::FinaliseTransfers(reached) => finalise(payment, reached),
         Command::ScreenTransfer { key, revision, verdict } => screen(payment, *key, *revision, verdict)?,
         Command::PassDeadline { chain_time } => pass_deadline(payment, *chain_time),
         Command::MoveDeadline { outage, from, to } => {
@@ -74,7 +73,7 @@ pub fn decide(payment: &Payment, command: &Command, now: Timestamp) -> Result<Ve
 
 fn with_consequences(payment: &Payment, mut events: Vec<Event>, now: Timestamp) -> Vec<Event> {
     let mut scratch = events.iter().fold(payment.clone(), evolve);
-    let mut fresh = judge::Fresh::default();
+    let mut fresh = judge::Fresh::of(payment);
     loop {
         let next = judge::judge(&scratch, &mut fresh, now);
         if next.is_empty() {
@@ -222,14 +221,17 @@ fn classify(payment: &Payment, observed: &ObservedTransfer) -> TransferToken {
     }
 }
 
-/// Marks a transfer as final, if this is its current revision and the finality is sufficient for the total received so
-/// far.
-fn finalise(payment: &Payment, key: TransferKey, revision: u32, reached: Finality) -> Vec<Event> {
-    let current = payment.transfer(key).filter(|t| t.status == TransferStatus::Seen && t.revision == revision);
-    match current {
-        Some(_) if reached >= payment.required_finality() => vec![Event::TransferFinalised { key }],
-        _ => Vec::new(),
-    }
+/// Marks transfers as final, in the order of the chain: those whose current revision reached the finality that the total
+/// received so far requires.
+fn finalise(payment: &Payment, reached: &[TransferFinality]) -> Vec<Event> {
+    let required = payment.required_finality();
+    let is_final = |transfer: &&Transfer| {
+        let of_it = |r: &TransferFinality| r.key == transfer.key && r.revision == transfer.revision;
+        transfer.status == TransferStatus::Seen && reached.iter().any(|r| of_it(r) && r.reached >= required)
+    };
+    let mut now_final: Vec<&Transfer> = payment.transfers.iter().filter(is_final).collect();
+    now_final.sort_by_key(|transfer| transfer.position());
+    now_final.iter().map(|transfer| Event::TransferFinalised { key: transfer.key }).collect()
 }
 
 /// Applies a verdict, unless an existing verdict outranks it.

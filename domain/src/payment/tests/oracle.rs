@@ -4,11 +4,9 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Outcome of one transaction on the chain.
+/// Outcome of one transaction of an orphaned block.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fate {
-    /// Stays in its block.
-    Stays,
     /// Orphaned and mined again under the same log index, a minute later.
     ReMined,
     /// Orphaned and mined again under another log index, 20 minutes later.
@@ -20,45 +18,72 @@ enum Fate {
 #[derive(Debug, Clone, Copy)]
 struct Part {
     tx: Tx,
-    fate: Fate,
+    /// `None`: stays in its block.
+    fate: Option<Fate>,
     clean: bool,
     reviewed: bool,
     /// The transfer was set aside when it was seen, and the operator lists it.
     aside: bool,
 }
 
-/// Returns the facts of one transaction in their natural order.
-fn facts(part: &Part, counted_before: bool) -> Vec<Command> {
-    let decision = if part.clean { Decision::Allow } else { Decision::Block };
-    let secs = part.tx.0.block.time.millis_since(START) / 1_000;
-    let first = if part.aside { Command::TakeIn { observed: vec![part.tx.0] } } else { part.tx.seen() };
-    let mut facts = vec![first];
-    if part.reviewed {
-        facts.push(part.tx.screened(Decision::Review));
+impl Part {
+    fn secs(&self) -> i64 {
+        self.tx.0.block.time.millis_since(START) / 1_000
     }
-    let mut end = part.tx;
-    if part.fate != Fate::Stays {
-        if counted_before {
-            facts.extend([part.tx.screened(decision), part.tx.finalised()]);
+
+    /// The transfer on the final chain.
+    fn end(&self) -> Option<Tx> {
+        match self.fate {
+            None => Some(self.tx),
+            Some(Fate::ReMined) => Some(self.tx.rev(3).at(self.secs() + 60)),
+            Some(Fate::Renumbered) => Some(self.tx.log(7).at(self.secs() + 1_200)),
+            Some(Fate::Gone) => None,
         }
-        facts.push(part.tx.rev(2).gone().seen());
-        end = match part.fate {
-            Fate::ReMined => part.tx.rev(3).at(secs + 60),
-            Fate::Renumbered => part.tx.log(7).at(secs + 1_200),
-            Fate::Stays | Fate::Gone => part.tx,
-        };
-        facts.push(end.seen());
     }
-    if part.fate != Fate::Gone {
-        facts.extend([end.screened(decision), end.finalised()]);
+
+    fn decision(&self) -> Decision {
+        if self.clean { Decision::Allow } else { Decision::Block }
     }
+}
+
+/// The facts of a chain, in three steps. The watcher reads blocks in order, and a payment knows everything that was read
+/// before it takes a transfer as final. So only the facts of one step are delivered in any order.
+#[derive(Debug, Clone, Default)]
+struct Facts {
+    first_branch: Vec<Command>,
+    reorganisation: Vec<Command>,
+    last_branch: Vec<Command>,
+}
+
+fn facts(parts: &[Part], counted_before: bool) -> Facts {
+    let mut facts = Facts::default();
+    let mut first_final = Vec::new();
+    for part in parts {
+        let first = if part.aside { Command::TakeIn { observed: vec![part.tx.0] } } else { part.tx.seen() };
+        facts.first_branch.push(first);
+        if part.reviewed {
+            facts.first_branch.push(part.tx.screened(Decision::Review));
+        }
+        if part.fate.is_some() {
+            facts.reorganisation.push(part.tx.rev(2).gone().seen());
+            facts.reorganisation.extend(part.end().map(Tx::seen));
+        }
+        if counted_before {
+            first_final.extend([part.tx.screened(part.decision()), part.tx.finalised()]);
+        }
+        let last = part.end().into_iter().flat_map(|end| [end.screened(part.decision()), end.finalised()]);
+        facts.last_branch.extend(last);
+    }
+    // Everything was read before the first transfer was final.
+    facts.reorganisation.splice(0..0, first_final);
     facts
 }
 
 /// Funds on the final chain, by kind. The oracle uses nothing else.
 #[derive(Debug, Default)]
 struct Held {
-    clean: i64,
+    /// Clean in-time amounts of the right token, in the order of the chain.
+    clean: Vec<i64>,
     blocked: i64,
     late: i64,
     wrong: bool,
@@ -66,7 +91,9 @@ struct Held {
 
 fn held(parts: &[Part]) -> Held {
     let mut held = Held::default();
-    for part in parts.iter().filter(|part| part.fate != Fate::Gone) {
+    let mut on_chain: Vec<(&Part, Tx)> = parts.iter().filter_map(|part| Some((part, part.end()?))).collect();
+    on_chain.sort_by_key(|(_, Tx(end))| (end.block.number, end.key.log_index, end.key));
+    for (part, _) in on_chain {
         let ObservedTransfer { amount, block, token_address, key, .. } = part.tx.0;
         if amount < terms().dust_floor {
             continue;
@@ -75,7 +102,7 @@ fn held(parts: &[Part]) -> Held {
         let right = token_address == USDC && key.chain == Chain::Base;
         match (right, in_time, part.clean) {
             (false, true, _) => held.wrong = true,
-            (true, true, true) => held.clean += amount.units(),
+            (true, true, true) => held.clean.push(amount.units()),
             (true, true, false) => held.blocked += amount.units(),
             (true, false, true) => held.late += amount.units(),
             _ => {}
@@ -95,30 +122,39 @@ struct End {
     excess: i64,
 }
 
+/// Judges after each transfer, in the order of the chain.
 fn table_says(held: &Held, terms: &Terms) -> End {
-    let (due, late) = (terms.amount.units(), held.late > 0);
+    let (late, total) = (held.late > 0, held.clean.iter().sum::<i64>());
     let least = terms.tolerance.least_for(terms.amount).units();
+    let most = terms.overpayment_tolerance.most_for(terms.amount).units();
     let mut end = End {
         status: Status::Mismatched,
         reason: None,
         underpaid: false,
         overpaid: false,
         late,
-        received: held.clean + held.late,
+        received: total + held.late,
         excess: 0,
     };
     let accepts = terms.overpayment == OverpaymentPolicy::Accept;
-    if held.clean > due && !accepts {
-        end.overpaid = true;
-    } else if held.clean >= least {
-        end.overpaid = held.clean > due;
-        (end.status, end.late, end.received, end.excess) = (Status::Confirmed, false, held.clean, held.late);
-    } else if held.clean > 0 {
-        end.underpaid = !late || held.clean + held.late < least;
-    } else if held.blocked >= least {
-        (end.status, end.reason, end.late) = (Status::Failed, Some(FailureReason::KytBlocked), false);
-    } else if !late && !held.wrong {
-        (end.status, end.reason) = (Status::Failed, Some(FailureReason::Expired));
+    let sums = held.clean.iter().scan(0, |sum, units| {
+        *sum += units;
+        Some(*sum)
+    });
+    match sums.into_iter().find(|sum| *sum >= least) {
+        Some(sum) if sum > most && !accepts => end.overpaid = true,
+        Some(sum) => {
+            end.overpaid = sum > most;
+            end.received = if accepts { sum } else { sum.min(terms.amount.units()) };
+            (end.status, end.late) = (Status::Confirmed, false);
+            end.excess = total + held.late - end.received;
+        }
+        None if total > 0 => end.underpaid = !late || total + held.late < least,
+        None if held.blocked >= least => {
+            (end.status, end.reason, end.late) = (Status::Failed, Some(FailureReason::KytBlocked), false);
+        }
+        None if !late && !held.wrong => (end.status, end.reason) = (Status::Failed, Some(FailureReason::Expired)),
+        None => {}
     }
     end
 }
@@ -136,42 +172,42 @@ fn ended(payment: &Payment) -> End {
 }
 
 fn part(n: u8, clean: bool) -> impl Strategy<Value = Part> {
-    let units = prop::sample::select(vec!["0.0005", "0.5", "2", "3", "4"]);
-    let fates = prop::sample::select(vec![Fate::Stays, Fate::Stays, Fate::ReMined, Fate::Renumbered, Fate::Gone]);
+    let units = prop::sample::select(vec!["0.0005", "0.001", "0.5", "2", "3", "4", "6", "9.5", "10", "14"]);
     let kind = prop_oneof![6 => Just(0u8), 1 => Just(1), 1 => Just(2)];
     let (reviewed, aside) = (prop::bool::weighted(0.2), prop::bool::weighted(0.2));
-    (units, fates, kind, reviewed, aside, 60..1_100i64).prop_map(move |(text, fate, kind, reviewed, aside, secs)| {
+    (units, kind, reviewed, aside, 60..1_100i64).prop_map(move |(text, kind, reviewed, aside, secs)| {
         let tx = tx(n).of(text).at(secs);
         let tx = match kind {
             1 => tx.look_alike(),
             2 => tx.on(Chain::Polygon),
             _ => tx,
         };
-        Part { tx, fate, clean, reviewed, aside }
+        Part { tx, fate: None, clean, reviewed, aside }
     })
 }
 
-/// Clean in-time funds: up to two parts that are never too much together, or one part of any size.
+/// Clean in-time funds. A review lets later transfers pass, so only funds without others beside them are reviewed.
 fn clean_parts() -> impl Strategy<Value = Vec<Part>> {
-    let one =
-        (part(1, true), prop::sample::select(vec!["9", "9.5", "10", "10.000001", "14"])).prop_map(|(part, text)| {
-            let whole = Part { tx: part.tx.of(text), ..part };
-            vec![whole]
-        });
-    let exact = (part(1, true), part(2, true)).prop_map(|(a, b)| {
-        vec![Part { tx: a.tx.of("4"), fate: stays(a.fate), ..a }, Part { tx: b.tx.of("6"), fate: stays(b.fate), ..b }]
+    let several = (part(1, true), part(2, true), part(3, true), 0..=3usize).prop_map(|(a, b, c, count)| {
+        let reviewed = |part: Part| Part { reviewed: part.reviewed && count == 1, ..part };
+        [a, b, c].map(reviewed)[..count].to_vec()
     });
-    prop_oneof![
-        Just(Vec::new()),
-        part(1, true).prop_map(|part| vec![part]),
-        one,
-        exact,
-        (part(1, true), part(2, true)).prop_map(|(a, b)| vec![a, b])
-    ]
+    let exact = (part(1, true), part(2, true)).prop_map(|(a, b)| {
+        let of = |part: Part, text| Part { tx: part.tx.of(text), reviewed: false, ..part };
+        vec![of(a, "4"), of(b, "6")]
+    });
+    prop_oneof![4 => several, 1 => exact]
 }
 
-fn stays(fate: Fate) -> Fate {
-    if fate == Fate::Gone { Fate::Stays } else { fate }
+/// Orphans every block from some time on. A transaction of a later block is not mined before one of an earlier block.
+fn reorganised(mut parts: Vec<Part>, fork: Option<(i64, Fate)>, gone: &[bool]) -> Vec<Part> {
+    if let Some((from, fate)) = fork {
+        for (part, gone) in parts.iter_mut().zip(gone).filter(|(part, _)| part.secs() >= from) {
+            let is_late = part.secs() >= EXPIRY_SECS;
+            part.fate = Some(if *gone && !is_late { Fate::Gone } else { fate });
+        }
+    }
+    parts
 }
 
 /// Adds late, blocked, and dust funds. Blocked funds that would pay the payment are generated alone, because the order
@@ -180,14 +216,18 @@ fn parts() -> impl Strategy<Value = (Vec<Part>, bool)> {
     let late = || {
         prop::option::of((part(5, true), 1_200..3_000i64).prop_map(|(part, secs)| Part {
             tx: part.tx.at(secs),
-            fate: stays(part.fate),
+            reviewed: false,
             ..part
         }))
     };
-    let beside = prop::option::of(part(6, false));
+    let beside =
+        prop::option::of(part(6, false).prop_map(|part| Part {
+            tx: if part.tx.0.amount >= amount("6") { part.tx.of("4") } else { part.tx },
+            ..part
+        }));
     let paying = (part(7, false), late()).prop_map(|(part, late)| {
-        let tainted = Part { tx: part.tx.of("10"), fate: stays(part.fate), ..part };
-        ([tainted].into_iter().chain(late).collect(), false)
+        let tainted = Part { tx: part.tx.of("10"), ..part };
+        ([tainted].into_iter().chain(late).collect::<Vec<_>>(), false)
     });
     let clean = (clean_parts(), late(), beside).prop_map(|(mut parts, late, beside)| {
         let counted_before = late.is_none();
@@ -195,31 +235,46 @@ fn parts() -> impl Strategy<Value = (Vec<Part>, bool)> {
         parts.extend(beside);
         (parts, counted_before)
     });
-    prop_oneof![5 => clean, 1 => paying]
+    let fates = prop::sample::select(vec![Fate::ReMined, Fate::Renumbered]);
+    let fork = prop::option::of((60..1_500i64, fates));
+    let gone = prop::collection::vec(prop::bool::weighted(0.2), 6);
+    (prop_oneof![5 => clean, 1 => paying], fork, gone)
+        .prop_map(|((parts, counted_before), fork, gone)| (reorganised(parts, fork, &gone), counted_before))
 }
 
-/// Shuffles the facts, so that each transaction is known before it is final. The watcher reads past the deadline at any
-/// time after it reported everything before the deadline.
-fn orders(facts: Vec<Command>) -> impl Strategy<Value = Vec<Command>> {
-    let repeated: Vec<Command> = facts.iter().chain(&facts).cloned().collect();
-    (Just(repeated).prop_shuffle(), Just(facts), 0..=1_000usize).prop_map(|(mut order, facts, place)| {
-        let notified = facts.iter().filter(|fact| matches!(fact, Command::ObserveTransfer(_) | Command::TakeIn { .. }));
-        let last =
-            notified.filter_map(|fact| order.iter().position(|other| other == fact)).max().map_or(0, |last| last + 1);
-        let place = last + place * (order.len() - last) / 1_000;
-        order.insert(place, Command::PassDeadline { chain_time: at(1_000_000) });
+/// Shuffles the facts of each step, some of them twice, and merges any of the finalities into one command. The watcher
+/// reads past the deadline at any time after it reported everything before the deadline.
+fn orders(facts: Facts) -> impl Strategy<Value = Vec<Command>> {
+    let Facts { first_branch, reorganisation, last_branch } = facts.clone();
+    let twice = |facts: &[Command]| Just([facts, facts].concat()).prop_shuffle();
+    let steps = (twice(&first_branch), twice(&reorganisation), twice(&last_branch));
+    let stale = Just([first_branch, reorganisation].concat()).prop_shuffle();
+    (steps, stale, 0..=1_000usize, prop::bool::ANY).prop_map(move |((first, second, last), stale, place, at_once)| {
+        let mut last = if at_once { merged(last) } else { last };
+        last.extend(stale);
+        last.insert(place * last.len() / 1_000, Command::PassDeadline { chain_time: at(1_000_000) });
         // Facts that open waits requested again.
-        order.extend(facts);
-        order.push(Command::PassDeadline { chain_time: at(1_000_000) });
-        order
+        let again = facts.last_branch.iter().cloned().chain([Command::PassDeadline { chain_time: at(1_000_000) }]);
+        [first, second, last].concat().into_iter().chain(again).collect()
     })
+}
+
+/// One command for all finalities, at the place of the last.
+fn merged(facts: Vec<Command>) -> Vec<Command> {
+    let mut reached = Vec::new();
+    let mut others = Vec::new();
+    for fact in facts {
+        match fact {
+            Command::FinaliseTransfers(some) => reached.extend(some),
+            other => others.push(other),
+        }
+    }
+    others.push(Command::FinaliseTransfers(reached));
+    others
 }
 
 fn story() -> impl Strategy<Value = (Vec<Part>, Vec<Command>)> {
-    parts().prop_flat_map(|(parts, counted_before)| {
-        let facts = parts.iter().flat_map(|part| facts(part, counted_before)).collect();
-        (Just(parts), orders(facts))
-    })
+    parts().prop_flat_map(|(parts, counted_before)| (Just(parts.clone()), orders(facts(&parts, counted_before))))
 }
 
 proptest! {
@@ -228,12 +283,13 @@ proptest! {
     #[test]
     fn the_order_of_facts_does_not_matter(
         (parts, order) in story(),
-        tolerance in 0..2i64,
+        (tolerance, surplus) in (0..2i64, prop::sample::select(vec!["0", "0.01", "1"])),
         accepts in prop::bool::ANY,
     ) {
         let tolerance = Tolerance { absolute: Amount::from_tokens(tolerance), bps: 0 };
+        let overpayment_tolerance = Tolerance { absolute: amount(surplus), bps: 0 };
         let overpayment = if accepts { OverpaymentPolicy::Accept } else { OverpaymentPolicy::Hold };
-        let terms = Terms { tolerance, overpayment, ..terms() };
+        let terms = Terms { tolerance, overpayment_tolerance, overpayment, ..terms() };
         let mut story = given(terms.clone());
         for fact in &order {
             let taken = story.run(fact);
@@ -242,5 +298,30 @@ proptest! {
             prop_assert!(is_known || taken.is_ok(), "{:?}: {:?}", fact, taken);
         }
         prop_assert_eq!(ended(&story.payment), table_says(&held(&parts), &terms), "{:?}", story.payment.history);
+    }
+
+    /// Given transfers that were seen and screened in any order, the command that makes them final has the same events,
+    /// in whatever order the chain's watcher found out.
+    #[test]
+    fn every_order_within_one_advance_gives_the_same_events(
+        (seen, finals) in prop::collection::vec(part(0, true), 1..6).prop_flat_map(|parts| {
+            let numbered: Vec<Part> = (1_u8..).zip(parts)
+                .map(|(n, part)| Part { tx: Tx(ObservedTransfer { key: TransferKey { tx_hash: hash(n), ..part.tx.0.key }, ..part.tx.0 }), ..part })
+                .collect();
+            (Just(numbered.clone()).prop_shuffle(), Just(numbered).prop_shuffle())
+        }),
+    ) {
+        let outcome = |seen: &[Part], finals: &[Part]| {
+            let story = seen.iter().fold(given(terms()), |story, part| {
+                story.when(part.tx.seen()).when(part.tx.screened(part.decision()))
+            });
+            let mut story = story;
+            story.run(&merged(finals.iter().map(|part| part.tx.finalised()).collect())[0]).unwrap();
+            let names: Vec<_> = story.notified.iter().map(|notified| (notified.name, notified.sequence)).collect();
+            (story.last.map(|step| step.events.iter().map(Event::name).collect::<Vec<_>>()), names, ended(&story.payment))
+        };
+        let mut sorted = seen.clone();
+        sorted.sort_by_key(|part| part.tx.0.key);
+        prop_assert_eq!(outcome(&seen, &finals), outcome(&sorted, &sorted));
     }
 }

@@ -83,7 +83,9 @@ fn command() -> impl Strategy<Value = Command> {
     prop_oneof![
         6 => observed().prop_map(Tx::seen),
         5 => (observed(), prop::sample::select(vec![Finality::Blocks(2), Finality::Safe, Finality::Finalized])).prop_map(
-            |(Tx(ObservedTransfer { key, revision, .. }), reached)| Command::FinaliseTransfer { key, revision, reached }
+            |(Tx(ObservedTransfer { key, revision, .. }), reached)| {
+                Command::FinaliseTransfers(vec![TransferFinality { key, revision, reached }])
+            }
         ),
         5 => (observed(), decision.clone()).prop_map(|(tx, decision)| tx.screened(decision)),
         1 => (observed(), decision).prop_map(|(tx, decision)| tx.decided(decision)),

@@ -37,7 +37,7 @@ impl Env {
     fn answer(&mut self, effect: &Effect, operation: OperationId) -> Option<Command> {
         Some(match *effect {
             Effect::AwaitFinality { key, revision, finality, .. } => {
-                Command::FinaliseTransfer { key, revision, reached: finality }
+                Command::FinaliseTransfers(vec![TransferFinality { key, revision, reached: finality }])
             }
             Effect::Screen { key, revision, .. } => {
                 let decision = self.decision(key);

@@ -67,7 +67,8 @@ fn repeated_facts_change_nothing() {
 #[test]
 fn the_total_received_determines_the_required_finality() {
     let large = Terms { amount: amount("900"), finality: FinalityPolicy::default_for(Chain::Base), ..terms() };
-    let reached = |tx: Tx, reached| Command::FinaliseTransfer { key: tx.0.key, revision: 1, reached };
+    let reached =
+        |tx: Tx, reached| Command::FinaliseTransfers(vec![TransferFinality { key: tx.0.key, revision: 1, reached }]);
     let (first, second) = (tx(1).of("600"), tx(2).of("600"));
     let raised =
         |tx: Tx| Effect::AwaitFinality { key: tx.0.key, revision: 1, block_number: 100, finality: Finality::Safe };
@@ -101,6 +102,69 @@ fn tolerance_applies_to_underpayment_only() {
     given(tolerant()).arrives(tx(1).of("9.5")).is(Confirmed, &[]).queues(&[(Queue, "9.50")]);
     given(tolerant()).arrives(tx(1).of("9.499999")).is(Mismatched, &[Underpaid]);
     given(tolerant()).arrives(tx(1).of("10.000001")).is(Mismatched, &[Overpaid]);
+}
+
+/// The greater of 0.01 and 10 basis points.
+fn forgiving() -> Terms {
+    Terms { overpayment_tolerance: Tolerance { absolute: amount("0.01"), bps: 10 }, ..terms() }
+}
+
+#[test]
+fn a_surplus_within_the_tolerance_is_excess() {
+    let story = given(forgiving()).arrives(tx(1).of("10.01")).is(Confirmed, &[Excess]).notified(CONFIRMED);
+    let story = story.queues(&[(Queue, "10.00")]).money("10.00", "0.01", "0.00", "10.01").settled(1);
+    story.is(Settled, &[Excess]).notified(SETTLED).when(refund_of(1, None, Funds::Received, None, Requester::Psp));
+    given(forgiving()).arrives(tx(1).of("10.010001")).is(Mismatched, &[Overpaid]);
+    let large = Terms { amount: amount("1000"), ..forgiving() };
+    given(large).arrives(tx(1).of("1001")).is(Confirmed, &[Excess]).money("1000.00", "1.00", "0.00", "1001.00");
+    let accepting = Terms { overpayment: OverpaymentPolicy::Accept, ..forgiving() };
+    given(accepting).arrives(tx(1).of("10.01")).is(Confirmed, &[]).queues(&[(Queue, "10.01")]);
+    let orphaned = given(forgiving()).arrives(tx(1).of("10.01")).when(tx(1).of("10.01").rev(2).gone().seen());
+    orphaned.is(Pending, &[Reorged]).money("0.00", "0.00", "10.00", "0.00");
+}
+
+#[test]
+fn a_speck_of_dust_in_the_same_advance_holds_up_nothing() {
+    let (whole, speck) = (tx(1).log(1), tx(2).of("0.001").log(2));
+    let both = || given(terms()).when(whole.seen()).when(speck.seen()).when(speck.screened(Allow));
+    let both = || both().when(whole.screened(Allow));
+    let end = |story: Story| story.is(Confirmed, &[Excess, Multiple]).money("10.00", "0.001", "0.00", "10.001");
+    end(both().when(whole.finalised()).when(speck.finalised()));
+    end(both().when(speck.finalised()).is(Pending, &[]).notified(&[]).when(whole.finalised()));
+    // The speck comes first in the chain.
+    let before = Terms { overpayment_tolerance: forgiving().overpayment_tolerance, ..terms() };
+    let early = tx(2).of("0.001").log(0);
+    let story = given(before).when(early.seen()).when(whole.seen()).when(early.screened(Allow));
+    let story = story.when(early.finalised()).is(Pending, &[]).notified(&[]).when(whole.screened(Allow));
+    story.when(whole.finalised()).is(Confirmed, &[Excess, Multiple]).notified(CONFIRMED);
+}
+
+#[test]
+fn underpayment_is_decided_when_no_in_time_transfer_is_on_its_way() {
+    let (first, second) = (tx(1).of("4"), tx(2).of("5").log(1));
+    let waiting = || given(terms()).when(first.seen()).when(second.seen()).when(first.screened(Allow));
+    let waiting = || waiting().when(first.finalised()).is(Pending, &[]).notified(&[]);
+    waiting().money("4.00", "0.00", "6.00", "0.00");
+    let reviewed = waiting().when(second.screened(Review)).when(second.finalised()).is(Pending, &[InReview]);
+    reviewed.notified(&[]).when(second.decided(Block)).is(Mismatched, &[Underpaid, FundsBlocked]).notified(UNDERPAID);
+    waiting().when(second.screened(Allow)).when(second.finalised()).notified(UNDERPAID);
+    // The same for a payment that is underpaid already.
+    let third = tx(3).of("1").log(2);
+    let short = underpaid().notified(UNDERPAID).when(second.seen()).when(third.seen()).when(second.screened(Allow));
+    let short = short.when(second.finalised()).is(Mismatched, &[Underpaid, Multiple]).notified(&[]);
+    short.when(third.screened(Block)).notified(&[]).when(third.finalised()).notified(UNDERPAID);
+}
+
+#[test]
+fn an_undecided_transfer_holds_back_later_ones_but_a_review_does_not() {
+    let (first, second) = (tx(1).of("3"), tx(2).log(1));
+    let held = || given(terms()).when(first.seen()).when(first.finalised()).arrives(second).is(Pending, &[]);
+    held().when(first.screened(Allow)).is(Mismatched, &[Overpaid, Multiple]);
+    held()
+        .when(first.screened(Review))
+        .is(Confirmed, &[InReview])
+        .when(first.decided(Allow))
+        .is(Confirmed, &[Excess, Multiple]);
 }
 
 #[test]

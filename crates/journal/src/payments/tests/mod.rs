@@ -7,7 +7,7 @@ mod live;
 mod refunds;
 
 use payferry_domain::payment::fixtures::{USDC, verdict};
-use payferry_domain::payment::{Command, Decision, Status, transition};
+use payferry_domain::payment::{Command, Decision, Status, TransferFinality, transition};
 use payferry_domain::{Amount, Finality, Hash32, OperationId};
 use payferry_entities::{deliveries, events, operations};
 use payferry_harness::database::{TestDatabase, query_plan};
@@ -24,7 +24,8 @@ impl Env {
         let payment = self.initiated().await;
         let payment = self.notified(&payment, &Command::ObserveTransfer(observed(1))).await;
         let (key, revision) = (observed(1).key, 1);
-        let finalised = Command::FinaliseTransfer { key, revision, reached: Finality::Blocks(2) };
+        let reached = TransferFinality { key, revision, reached: Finality::Blocks(2) };
+        let finalised = Command::FinaliseTransfers(vec![reached]);
         let payment = self.notified(&payment, &finalised).await;
         let screened = Command::ScreenTransfer { key, revision, verdict: verdict(Decision::Allow) };
         let payment = self.notified(&payment, &screened).await;
