@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use payferry_domain::CommandError;
+use payferry_domain::{CommandError, TransitionError};
 use payferry_journal::JournalError;
 use payferry_journal::chain::rows::LoadError;
 use payferry_journal::payments::StoreError;
@@ -17,6 +17,8 @@ pub(crate) enum Recovery {
     Retry,
     /// Fail: the database refused a value or a row is unreadable, which is a defect. The supervisor decides.
     Fail,
+    /// Fail and stay stopped until an operator releases it: the change would violate an invariant, which is a defect.
+    Quarantine,
 }
 
 /// A failed command: the reply to its caller and the reaction of the actor.
@@ -44,6 +46,16 @@ impl<R: Error + 'static> Failed<R> {
 
     fn unavailable(reason: &dyn std::fmt::Display) -> Self {
         Self { error: CommandError::Unavailable(reason.to_string()), recovery: Recovery::Retry }
+    }
+}
+
+impl<R: Error + 'static> From<TransitionError<R>> for Failed<R> {
+    fn from(error: TransitionError<R>) -> Self {
+        let recovery = match error {
+            TransitionError::Rejected(_) => Recovery::Nothing,
+            TransitionError::Violated(_) => Recovery::Quarantine,
+        };
+        Self { error: error.into(), recovery }
     }
 }
 

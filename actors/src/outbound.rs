@@ -6,10 +6,10 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use payferry_domain::Timestamp;
 use payferry_domain::outbound::{
     self, Command, Effect, OutboundId, OutboundStatus, OutboundTransfer, Rejection, Transition, resume,
 };
-use payferry_domain::{CommandError, Timestamp};
 use payferry_entities::{Database, StoreError, audit_log};
 use payferry_journal::outbound as store;
 use payferry_journal::payments::RequestRows;
@@ -125,9 +125,8 @@ impl Aggregate for OutboundTransfer {
         command: &Command,
         audit: &Option<audit_log::Model>,
     ) -> Result<Decided<Self>, Failed<Rejection>> {
-        let rejected = |rejection| Failed::refused(CommandError::Rejected(rejection));
         let real_now = transfers.clock.real_now();
-        let Some(transition) = outbound::transition(self, command, transfers.clock.now()).map_err(rejected)? else {
+        let Some(transition) = outbound::transition(self, command, transfers.clock.now())? else {
             return Ok(Decided::Known(store::known(self, command, real_now), resume(self)));
         };
         let psp = transfers.psps.get(self.order.psp_id).await?;

@@ -5,8 +5,29 @@
 
 use std::error::Error;
 
+use crate::invariants::Violated;
 use crate::money::{Amount, Token};
 use crate::{Chain, outbound};
+
+/// Reason why a command did not lead to a transition. `R` is the rejection of the aggregate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TransitionError<R: Error + 'static> {
+    /// The command is not allowed in the current state.
+    #[error(transparent)]
+    Rejected(R),
+    /// The aggregate would violate an invariant, which is a defect.
+    #[error(transparent)]
+    Violated(Violated),
+}
+
+impl<R: Error + 'static> From<TransitionError<R>> for CommandError<R> {
+    fn from(error: TransitionError<R>) -> Self {
+        match error {
+            TransitionError::Rejected(rejection) => Self::Rejected(rejection),
+            TransitionError::Violated(violated) => Self::Violated(violated),
+        }
+    }
+}
 
 /// Reason why a payment was not created. Nothing was written.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -43,6 +64,9 @@ pub enum InitiateError {
     /// The PSP's policy requires a customer.
     #[error("this PSP requires a customer")]
     CustomerRequired,
+    /// The payment would violate an invariant, which is a defect.
+    #[error(transparent)]
+    Violated(Violated),
     /// The idempotency key is taken: read its stored response.
     #[error("the idempotency key was already used")]
     IdempotencyKeyTaken,
@@ -66,7 +90,10 @@ pub enum CommandError<R: Error + 'static> {
     /// The command is not allowed in the current state.
     #[error(transparent)]
     Rejected(R),
-    /// The actor failed too often and waits for an operator.
+    /// The change would violate an invariant, which is a defect. The actor is quarantined.
+    #[error(transparent)]
+    Violated(Violated),
+    /// The actor is stopped after too many failures or a violated invariant, and waits for an operator.
     #[error("it is quarantined")]
     Quarantined,
     /// The chain is not configured, or does not support the token.

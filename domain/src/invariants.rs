@@ -1,7 +1,8 @@
-//! Numbered invariants of a payment. They must hold after every commit. Debug builds panic in `transition`; release
-//! builds return the violations, which are counted and raise an alarm.
+//! Numbered invariants. They must hold after every commit: a transition that violates one is not returned, so it cannot
+//! be written. Here are those of a payment; `outbound` and `customer` own theirs.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use crate::ids::OperationId;
 use crate::ledger::Asset;
@@ -10,14 +11,15 @@ use crate::payment::{
     Decision, FailureReason, Funds, Label, Payment, Reason, Refund, RefundState, SettlementState, Status, Transfer,
     TransferStatus, Vault, derived_labels, is_judged,
 };
+use crate::{customer, outbound};
 
-/// One invariant of a payment.
-pub struct Invariant {
-    /// Number, such as `PAY-1`.
+/// One invariant of an aggregate.
+pub struct Invariant<A: 'static> {
+    /// Number, such as `PAY-1`. Numbers never change.
     pub id: &'static str,
     /// Condition that must hold.
     pub name: &'static str,
-    holds: fn(&Payment) -> bool,
+    pub(crate) holds: fn(&A) -> bool,
 }
 
 /// A violated invariant.
@@ -29,14 +31,42 @@ pub struct Violation {
     pub name: &'static str,
 }
 
-/// Returns the invariants that `payment` violates.
-pub fn check(payment: &Payment) -> Vec<Violation> {
-    let broken = INVARIANTS.iter().filter(|invariant| !(invariant.holds)(payment));
-    broken.map(|Invariant { id, name, .. }| Violation { id, name }).collect()
+/// The change would violate invariants, which is a defect. Nothing may be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violated(pub Vec<Violation>);
+
+impl fmt::Display for Violated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the change would violate ")?;
+        for (position, Violation { id, name }) in self.0.iter().enumerate() {
+            write!(f, "{}{id} ({name})", if position == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
 }
 
-/// Every invariant, in the order of the numbers.
-pub const INVARIANTS: &[Invariant] = &[
+impl std::error::Error for Violated {}
+
+/// Checks `aggregate` against `invariants`.
+///
+/// # Errors
+///
+/// The violated ones.
+pub fn check<A>(invariants: &[Invariant<A>], aggregate: &A) -> Result<(), Violated> {
+    let broken = invariants.iter().filter(|invariant| !(invariant.holds)(aggregate));
+    let violations: Vec<_> = broken.map(|Invariant { id, name, .. }| Violation { id, name }).collect();
+    if violations.is_empty() { Ok(()) } else { Err(Violated(violations)) }
+}
+
+/// Numbers of all invariants of all aggregates.
+pub fn ids() -> impl Iterator<Item = &'static str> {
+    let payments = INVARIANTS.iter().map(|invariant| invariant.id);
+    let outbound = outbound::INVARIANTS.iter().map(|invariant| invariant.id);
+    payments.chain(outbound).chain(customer::INVARIANTS.iter().map(|invariant| invariant.id))
+}
+
+/// Every invariant of a payment, in the order of the numbers.
+pub const INVARIANTS: &[Invariant<Payment>] = &[
     Invariant { id: "PAY-1", name: "psp_amount + treasury_fee == settlement.amount", holds: adds_up },
     Invariant { id: "PAY-2", name: "the settlement is split by the fee of the payment", holds: split_as_agreed },
     Invariant { id: "PAY-3", name: "only final, allowed transfers of the due token count", holds: only_clean_counts },

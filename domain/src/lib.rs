@@ -23,7 +23,7 @@ pub mod time;
 pub mod webhook;
 
 pub use chain::{Address, Chain, Finality, FinalityPolicy, FinalityProgress, Hash32};
-pub use command_error::{CommandError, InitiateError, OrderError};
+pub use command_error::{CommandError, InitiateError, OrderError, TransitionError};
 pub use ids::{
     ApprovalId, CheckId, CustomerId, DeliveryId, DocumentId, EndpointId, EventId, KeyId, KeyScope, MerchantId,
     OperationId, PaymentId, PayoutId, PspId, RefundId, TransferId, WithdrawalId,

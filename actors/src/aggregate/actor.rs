@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use payferry_domain::{CommandError, Timestamp};
-use payferry_journal::{JournalError, JournalWrite};
-use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
+use payferry_journal::{JournalError, JournalWrite, violations};
+use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Cause, Mailbox};
 use ractor::RpcReplyPort;
 use serde::Serialize;
 
@@ -139,15 +139,23 @@ impl<A: Aggregate> Behaviour for AggregateActor<A> {
 
 impl<A: Aggregate> AggregateActor<A> {
     /// Handles a failure: drops the state and retries soon. A write that the database rejected as invalid is a defect,
-    /// so it is reported to the supervisor.
+    /// so it is reported to the supervisor. So is a violated invariant, which quarantines the aggregate at once: a
+    /// restart would decide the same from the same row.
     fn recover(&self, failed: Failed<A::Rejection>, state: &mut State<A>) -> ActorResult {
         let Failed { error, recovery } = failed;
+        let id = state.aggregate.id();
         match recovery {
             Recovery::Nothing => return Ok(()),
             Recovery::Fail => return Err(error.into()),
+            Recovery::Quarantine => {
+                if let CommandError::Violated(violated) = &error {
+                    violations::report(id, violated);
+                }
+                self.aggregates.registry.give_up(id, Cause::Error, &error.to_string());
+                return Err(error.into());
+            }
             Recovery::Retry => {}
         }
-        let id = state.aggregate.id();
         log_about!(warn, id, "could not be written; retrying", error);
         state.stale = true;
         let at = self.aggregates.clock.real_now::<Timestamp>().plus_secs(RETRY_PAUSE_SECS);

@@ -1,7 +1,7 @@
 //! Supervisor of a shard of aggregates: starts those with messages, restarts those that fail, and keeps one timer wheel
 //! for all of them.
 //!
-//! A failed aggregate is restarted from the database within its [`Budget`]; after that it is quarantined, and its
+//! A failed aggregate is restarted from the database within its [`Budget`]; after that, or at once if it would violate an invariant, it is quarantined, and its
 //! siblings continue. The supervisor keeps no state that the database does not have. It periodically checks that every
 //! live aggregate has its actor, whatever prevented its start.
 
@@ -129,6 +129,8 @@ impl<A: Aggregate> Behaviour for Supervisor<A> {
         // An actor that ended by itself was finished; a killed one was already removed.
         if let Some(id) = self.aggregates.forget(cell.get_id())
             && matches!(cause, Cause::Panic | Cause::Error)
+            // A violated invariant has quarantined it already.
+            && !self.aggregates.registry.is_quarantined(id)
         {
             Box::pin(self.restart(myself, id, cause, &reason, state)).await;
         }

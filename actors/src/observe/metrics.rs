@@ -8,12 +8,12 @@ use super::tally::Tallied;
 
 payferry_runtime::metrics! {
     Counter QUARANTINED = "payferry_payments_quarantined_total",
-        "Payments quarantined after too many failures, by class of the last failure.",
+        "Payments quarantined after too many failures or a violated invariant, by class of the last failure.",
         exported by "cause" in Cause::ALL.iter().map(|cause| cause.as_str());
     Gauge QUARANTINED_NOW = "payferry_payments_quarantined",
         "Quarantined payments that no operator has released yet.";
     Counter OUTBOUND_QUARANTINED = "payferry_sendings_quarantined_total",
-        "Payouts and withdrawals quarantined after too many failures, by class of the last failure.",
+        "Payouts and withdrawals quarantined after too many failures or a violated invariant, by class of the last failure.",
         exported by "cause" in Cause::ALL.iter().map(|cause| cause.as_str());
     Gauge OUTBOUND_QUARANTINED_NOW = "payferry_sendings_quarantined",
         "Quarantined payouts and withdrawals that no operator has released yet.";

@@ -1,4 +1,5 @@
-//! Quarantined payments, payouts and withdrawals: they failed too often and do not run until an operator releases them.
+//! Quarantined payments, payouts and withdrawals: they failed too often, or would have violated an invariant, and do not
+//! run until an operator releases them.
 //!
 //! A defect common to all of them quarantines all of them. So they are counted incrementally and read in pages: no
 //! operation iterates over or copies all of them.

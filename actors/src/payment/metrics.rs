@@ -8,8 +8,6 @@ use payferry_runtime::observe::Counters;
 payferry_runtime::metrics! {
     Counter INITIATED = "payferry_payments_initiated_total", "Payments initiated, by chain and token.";
     Counter EVENTS = "payferry_payment_events_total", "Events of payments, by name of the domain event.";
-    Counter VIOLATIONS = "payferry_invariant_violations_total",
-        "Invariants violated after a transition. Any violation is a defect.", exported;
     Gauge(Seconds) REHYDRATION = "payferry_rehydration_seconds",
         "Time from the start until every live payment had its actor again.", exported;
     Counter ALARMS = "payferry_alarms_total", "Alerts of payments that need the operator's attention.", exported;
@@ -39,15 +37,10 @@ impl PaymentMetrics {
         self.initiated[payment.terms.chain as usize][payment.terms.token as usize].increment(1);
     }
 
-    /// Counts committed events, and logs violated invariants.
+    /// Counts committed events.
     pub(super) fn moved(&self, transition: &Transition) {
         for event in &transition.events {
             self.events.increment(event.name());
-        }
-        for violation in &transition.violations {
-            VIOLATIONS.add(&[], 1);
-            let id = transition.payment.id();
-            tracing::error!(payment.id = %id, ?violation, "payment {id} violated an invariant");
         }
     }
 }

@@ -185,9 +185,8 @@ impl Aggregate for Payment {
         result_rows: &ResultRows,
     ) -> Result<Decided<Self>, Failed<Rejection>> {
         let command = &*as_it_is_now(payments, self.id(), command).await?;
-        let rejected = |rejection| Failed::refused(CommandError::Rejected(rejection));
         let real_now = payments.clock.real_now();
-        let Some(transition) = payment::transition(self, command, payments.clock.now()).map_err(rejected)? else {
+        let Some(transition) = payment::transition(self, command, payments.clock.now())? else {
             let write = payments::applied_write(self, command, real_now);
             return Ok(Decided::Known(write, still_in_review(command, self)));
         };

@@ -5,7 +5,7 @@ use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, InitiateError,
 use payferry_entities::audit_log;
 use payferry_journal::payments::{RequestRows, initiation_write};
 use payferry_journal::psps::PspError;
-use payferry_journal::{JournalError, JournalWrite};
+use payferry_journal::{JournalError, JournalWrite, violations};
 
 use super::System;
 use crate::aggregate::Services;
@@ -105,7 +105,9 @@ impl System {
             finality: psp.policies.finality_on(spec.chain, spec.finality, spec.finality_least),
             created_at: now,
         };
-        let transition = payment::initiate(terms, now.plus_secs(request.expires_in_secs));
+        let transition = payment::initiate(terms, now.plus_secs(request.expires_in_secs))
+            .inspect_err(|violated| violations::report(id, violated))
+            .map_err(InitiateError::Violated)?;
         let subject = transition.payment.terms.public_id();
         let rows = RequestRows {
             idempotency: request.answer.as_ref().map(|answer| answer(&transition.payment)),

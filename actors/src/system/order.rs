@@ -7,6 +7,7 @@ use payferry_journal::JournalError;
 use payferry_journal::outbound as store;
 use payferry_journal::payments::RequestRows;
 use payferry_journal::psps::Ceilings;
+use payferry_journal::violations;
 
 use super::{System, run};
 
@@ -65,7 +66,9 @@ impl System {
             finality: spec.finality,
             created_at: services.clock.now(),
         };
-        let accepted = outbound::accept(order);
+        let accepted = outbound::accept(order)
+            .inspect_err(|violated| violations::report(request.id, violated))
+            .map_err(OrderError::Violated)?;
         let idempotency = request.answer.map(|answer| answer(&accepted.outbound));
         let rows = RequestRows { idempotency, audit: request.audit };
         let real_now = services.clock.real_now();

@@ -140,6 +140,8 @@ pub enum ApiError {
     TimedOut,
     /// A dependency is unavailable; which one, and for the log why.
     Unavailable(Away, Arc<str>),
+    /// The change would violate an invariant of the service, so nothing was written; the violated ones.
+    InvariantViolated(Arc<str>),
     /// A fault of the service; the reason is only logged.
     Internal(Arc<str>),
 }
@@ -271,6 +273,11 @@ impl ApiError {
             Self::BodyTimedOut => (StatusCode::REQUEST_TIMEOUT, "body_timeout", "The body did not arrive in time"),
             Self::TimedOut => (StatusCode::SERVICE_UNAVAILABLE, "timed_out", "The request took too long"),
             Self::Unavailable(away, _) => (StatusCode::SERVICE_UNAVAILABLE, away.code(), "Not available at the moment"),
+            Self::InvariantViolated(_) => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "invariant_violated",
+                "The service stopped a change that would violate an invariant",
+            ),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error", "The service failed"),
         };
         (status, code.into(), title)
@@ -326,6 +333,9 @@ impl ApiError {
                 }
             ),
             Self::Unavailable(away, _) => away.detail().to_owned(),
+            Self::InvariantViolated(reason) => {
+                format!("The service has a defect: {reason}. Nothing was changed; the operator was notified.")
+            }
             Self::Internal(_) => "The service failed; the request_id identifies the error in its logs.".to_owned(),
         }
     }
@@ -367,6 +377,7 @@ impl ApiError {
         match self {
             Self::Unavailable(Away::Chain, reason) => Some((Level::WARN, reason)),
             Self::Unavailable(Away::Database | Away::Payment | Away::OutboundTransfer | Away::Documents, reason)
+            | Self::InvariantViolated(reason)
             | Self::Internal(reason) => Some((Level::ERROR, reason)),
             Self::TimedOut => Some((Level::ERROR, "the request timed out")),
             // Lack of capacity is not logged either: a metric counts it by status, and a log line for each request

@@ -40,7 +40,7 @@ async fn main() -> Outcome<()> {
     let begun = Instant::now();
     let mut inserted = 0_u32;
     while begun.elapsed() < BOUND_FOR {
-        let made = payment::initiate(terms(psp_id, merchant_id), START);
+        let made = payment::initiate(terms(psp_id, merchant_id), START)?;
         store::row_of(&made.payment)?.into_active_model().insert(database.writer()).await?;
         inserted += 1;
     }
@@ -55,7 +55,9 @@ async fn main() -> Outcome<()> {
         let running = tokio::spawn(task.run());
 
         let made: Arc<Vec<_>> = Arc::new(
-            (0..count).map(|_| payment::initiate(terms(psp_id, merchant_id), START.plus_secs(9_000))).collect(),
+            (0..count)
+                .map(|_| payment::initiate(terms(psp_id, merchant_id), START.plus_secs(9_000)))
+                .collect::<Result<_, _>>()?,
         );
         let rows = Arc::clone(&made);
         measure("initiations", clients, count, &journal, move |n| {

@@ -17,6 +17,7 @@ pub mod outbound;
 pub mod payments;
 pub mod postings;
 pub mod psps;
+pub mod violations;
 pub mod webhooks;
 mod writer;
 

@@ -7,6 +7,7 @@
 mod announce;
 mod decide;
 mod event;
+mod invariants;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -14,11 +15,14 @@ mod words;
 pub use announce::{Announcement, announced, payload};
 pub use decide::{Command, Rejection, decide, missing};
 pub use event::{Event, evolve};
+pub use invariants::INVARIANTS;
 pub use words::{CheckPurpose, CustomerKind, DocumentKind, Documents, IdentityVerdict, KycStatus, Missing};
 
 use serde::{Deserialize, Serialize};
 
+use crate::command_error::TransitionError;
 use crate::ids::{CheckId, CustomerId, PspId};
+use crate::invariants::check;
 use crate::time::Timestamp;
 
 /// The current check. Results of other checks are ignored.
@@ -96,58 +100,21 @@ pub struct Transition {
 }
 
 /// Decides a command and applies its events. Returns `Ok(None)` if the command is outdated or already known.
-pub fn transition(customer: &Customer, command: &Command, now: Timestamp) -> Result<Option<Transition>, Rejection> {
-    let events = decide(customer, command, now)?;
+///
+/// # Errors
+///
+/// The command is rejected, or the customer would violate an invariant.
+pub fn transition(
+    customer: &Customer,
+    command: &Command,
+    now: Timestamp,
+) -> Result<Option<Transition>, TransitionError<Rejection>> {
+    let events = decide(customer, command, now).map_err(TransitionError::Rejected)?;
     if events.is_empty() {
         return Ok(None);
     }
     let mut after = events.iter().fold(customer.clone(), evolve);
     after.version += 1;
-    let violations = violations(&after);
-    debug_assert!(violations.is_empty(), "{violations:?} after {events:?}: {after:?}");
+    check(INVARIANTS, &after).map_err(TransitionError::Violated)?;
     Ok(Some(Transition { customer: after, events }))
-}
-
-/// A violated invariant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CustomerViolation {
-    /// Number of the invariant. Numbers never change.
-    pub number: u8,
-    /// Condition that must hold.
-    pub text: &'static str,
-}
-
-/// Returns the invariants that are violated. The result is always empty, unless the code has a defect.
-pub fn violations(customer: &Customer) -> Vec<CustomerViolation> {
-    let status = customer.before_update.unwrap_or(customer.kyc_status);
-    let rules = [
-        (1, "a cleared customer has accepted the terms", !status.is_cleared() || customer.tos_accepted_at.is_some()),
-        (
-            2,
-            "an update is screened exactly while the status is pending_update",
-            (customer.kyc_status == KycStatus::PendingUpdate) == customer.before_update.is_some(),
-        ),
-        (
-            3,
-            "an active customer in pending_update has a screening of its current data",
-            !customer.is_active
-                || customer.kyc_status != KycStatus::PendingUpdate
-                || customer.check.is_some_and(|check| {
-                    check.purpose == CheckPurpose::Rescreen && check.revision == customer.revision
-                }),
-        ),
-        (4, "a deactivated customer has no check", customer.is_active || customer.check.is_none()),
-        (5, "rejection reasons exist exactly while the customer is rejected", {
-            (status == KycStatus::Rejected) != customer.rejection_reasons.is_empty()
-        }),
-        (
-            6,
-            "an identity check requires complete documents and no decision",
-            customer.check.is_none_or(|check| {
-                check.purpose != CheckPurpose::Identity
-                    || (missing(customer).is_empty() && customer.kyc_status == KycStatus::Pending)
-            }),
-        ),
-    ];
-    rules.into_iter().filter(|(.., holds)| !holds).map(|(number, text, _)| CustomerViolation { number, text }).collect()
 }

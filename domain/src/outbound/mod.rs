@@ -6,18 +6,22 @@
 //! commit that fails it. Not here: the balance itself, rows, messages, clocks.
 
 mod decide;
+mod invariants;
 mod payload;
 mod state;
 
 pub use decide::{Command, Event, Rejection, decide};
 use decide::{commit, evolve};
+pub use invariants::INVARIANTS;
 pub use payload::{OutboundAnnouncement, payload};
 pub use state::{FailureReason, Order, OutboundId, OutboundKind, OutboundStatus, OutboundTransfer};
 
 use serde::Serialize;
 
 use crate::chain::{Address, Chain};
+use crate::command_error::TransitionError;
 use crate::ids::OperationId;
+use crate::invariants::{Violated, check};
 use crate::ledger::Posting;
 use crate::money::Amount;
 use crate::payment::{Decision, REVIEW_ALARM_SECS};
@@ -79,20 +83,31 @@ pub enum Effect {
 }
 
 /// Accepts an order: pending, version 1, amount reserved.
-pub fn accept(order: Order) -> Transition {
+///
+/// # Errors
+///
+/// The outbound transfer would violate an invariant.
+pub fn accept(order: Order) -> Result<Transition, Violated> {
     let at = order.created_at;
     let fresh = OutboundTransfer::new(order.clone());
     carry_out(fresh, vec![Event::Accepted { order: Box::new(order) }], at)
 }
 
 /// Decides a command and applies its events. Returns `Ok(None)` if the command is outdated or already known.
+///
+/// # Errors
+///
+/// The command is rejected, or the outbound transfer would violate an invariant.
 pub fn transition(
     outbound: &OutboundTransfer,
     command: &Command,
     now: Timestamp,
-) -> Result<Option<Transition>, Rejection> {
-    let events = decide(outbound, command, now)?;
-    Ok((!events.is_empty()).then(|| carry_out(outbound.clone(), events, now)))
+) -> Result<Option<Transition>, TransitionError<Rejection>> {
+    let events = decide(outbound, command, now).map_err(TransitionError::Rejected)?;
+    if events.is_empty() {
+        return Ok(None);
+    }
+    carry_out(outbound.clone(), events, now).map(Some).map_err(TransitionError::Violated)
 }
 
 /// Returns all effects that are still due, computed only from the state.
@@ -121,7 +136,7 @@ pub fn resume(outbound: &OutboundTransfer) -> Vec<Effect> {
     effects
 }
 
-fn carry_out(before: OutboundTransfer, events: Vec<Event>, now: Timestamp) -> Transition {
+fn carry_out(before: OutboundTransfer, events: Vec<Event>, now: Timestamp) -> Result<Transition, Violated> {
     let mut outbound = before;
     let mut announcements = Vec::new();
     let mut postings = Vec::new();
@@ -132,11 +147,12 @@ fn carry_out(before: OutboundTransfer, events: Vec<Event>, now: Timestamp) -> Tr
     }
     let queues_operation = events.iter().any(Event::clears);
     let outbound = commit(outbound, now);
+    check(INVARIANTS, &outbound)?;
     let mut effects = resume(&outbound);
     if announcements.is_empty() {
         effects.retain(|effect| *effect != Effect::DeliverWebhooks);
     }
-    Transition { outbound, events, announcements, effects, queues_operation, postings }
+    Ok(Transition { outbound, events, announcements, effects, queues_operation, postings })
 }
 
 #[cfg(test)]

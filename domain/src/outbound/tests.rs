@@ -61,7 +61,7 @@ struct Story {
 fn given(order: Order) -> Story {
     let mut story =
         Story { outbound: OutboundTransfer::new(order.clone()), notified: vec![], posted: vec![], queued: 0 };
-    story.take(accept(order));
+    story.take(accept(order).unwrap());
     story
 }
 
@@ -142,7 +142,7 @@ fn a_review_waits_for_the_operator() {
     let story = story.when(&verdict(Decision::Allow, true));
     assert_eq!(story.queued, 1);
     let refused = transition(&story.outbound, &verdict(Decision::Block, true), START);
-    assert_eq!(refused, Err(Rejection::NotInReview));
+    assert_eq!(refused, Err(TransitionError::Rejected(Rejection::NotInReview)));
     let blocked = given(payout()).when(&verdict(Decision::Review, false)).when(&verdict(Decision::Block, true));
     blocked.is(OutboundStatus::Failed, &["payout.pending", "payout.failed"], [0, 0, 0]);
 }
@@ -193,4 +193,15 @@ proptest! {
             prop_assert!(story.queued <= 1);
         }
     }
+}
+
+#[test]
+fn a_transition_that_violates_an_invariant_is_refused_with_its_number() {
+    let free = Order { amount: Amount::ZERO, ..payout() };
+    assert_eq!(accept(free).unwrap_err().0.iter().map(|one| one.id).collect::<Vec<_>>(), ["OUT-1"]);
+    let mut broken = given(payout()).outbound;
+    (broken.failure, broken.finished_at) = (Some("reverted".to_owned()), Some(START));
+    let refused = transition(&broken, &verdict(Decision::Allow, false), START);
+    let Err(TransitionError::Violated(violated)) = refused else { panic!("{refused:?}") };
+    assert_eq!(violated.0.iter().map(|one| one.id).collect::<Vec<_>>(), ["OUT-3", "OUT-5"]);
 }

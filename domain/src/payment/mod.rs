@@ -42,7 +42,8 @@ pub use transfer::{
     Presence, Transfer, TransferKey, TransferStatus, TransferToken, Verdict, WHOLES_LISTED_MAX,
 };
 
-use crate::invariants::{self, Violation};
+use crate::command_error::TransitionError;
+use crate::invariants::{self, Violated};
 use crate::ledger::Posting;
 use crate::time::Timestamp;
 
@@ -61,12 +62,14 @@ pub struct Transition {
     pub operations: Vec<NewOperation>,
     /// Ledger postings.
     pub postings: Vec<Posting>,
-    /// Violated invariants, to be counted and to raise an alarm. Always empty in debug builds, which panic instead.
-    pub violations: Vec<Violation>,
 }
 
 /// Creates a payment: pending, version 1.
-pub fn initiate(terms: Terms, expires_at: Timestamp) -> Transition {
+///
+/// # Errors
+///
+/// The payment would violate an invariant.
+pub fn initiate(terms: Terms, expires_at: Timestamp) -> Result<Transition, Violated> {
     let at = terms.created_at;
     let fresh = Payment::new(terms.clone(), expires_at);
     let events = vec![Event::Initiated { terms: Box::new(terms), expires_at }];
@@ -98,12 +101,23 @@ pub fn replay<'a>(commits: impl IntoIterator<Item = (&'a [Event], Timestamp)>) -
 }
 
 /// Decides a command and applies its events. Returns `Ok(None)` if the command is outdated or already known.
-pub fn transition(payment: &Payment, command: &Command, now: Timestamp) -> Result<Option<Transition>, Rejection> {
-    let events = decide(payment, command, now)?;
-    Ok((!events.is_empty()).then(|| carry_out(payment.clone(), events, now)))
+///
+/// # Errors
+///
+/// The command is rejected, or the payment would violate an invariant.
+pub fn transition(
+    payment: &Payment,
+    command: &Command,
+    now: Timestamp,
+) -> Result<Option<Transition>, TransitionError<Rejection>> {
+    let events = decide(payment, command, now).map_err(TransitionError::Rejected)?;
+    if events.is_empty() {
+        return Ok(None);
+    }
+    carry_out(payment.clone(), events, now).map(Some).map_err(TransitionError::Violated)
 }
 
-fn carry_out(before: Payment, events: Vec<Event>, now: Timestamp) -> Transition {
+fn carry_out(before: Payment, events: Vec<Event>, now: Timestamp) -> Result<Transition, Violated> {
     let mut payment = before;
     let mut announcements = Vec::new();
     let mut queue = Vec::new();
@@ -115,6 +129,7 @@ fn carry_out(before: Payment, events: Vec<Event>, now: Timestamp) -> Transition 
         queue.extend(react::operation(&payment, event));
     }
     let payment = commit(payment, now);
+    invariants::check(invariants::INVARIANTS, &payment)?;
     let mut effects: Vec<Effect> = Vec::new();
     for effect in events.iter().flat_map(|event| react(&payment, event)) {
         if !effects.contains(&effect) {
@@ -123,9 +138,7 @@ fn carry_out(before: Payment, events: Vec<Event>, now: Timestamp) -> Transition 
     }
     effects.extend((!announcements.is_empty()).then_some(Effect::DeliverWebhooks));
     effects.extend((!payment.is_live()).then_some(Effect::Passivate));
-    let violations = invariants::check(&payment);
-    debug_assert!(violations.is_empty(), "{violations:?} after {events:?}: {payment:?}");
-    Transition { payment, events, announcements, effects, operations: queue, postings: posted, violations }
+    Ok(Transition { payment, events, announcements, effects, operations: queue, postings: posted })
 }
 
 #[cfg(test)]

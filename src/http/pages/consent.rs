@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use maud::html;
 use payferry_domain::customer::{Command, Customer};
-use payferry_domain::{CustomerId, Timestamp};
+use payferry_domain::{CustomerId, Timestamp, TransitionError};
 use payferry_entities::{customers, psps};
 use payferry_httpkit::pages::PageAdmitted;
 use payferry_httpkit::{ApiError, QueryFields, pages};
@@ -107,7 +107,7 @@ async fn record(app: &AppShared, token: &str, headers: &HeaderMap) -> Result<Res
         opened => opened?,
     };
     match opened.apply(&Command::AcceptTerms, &Actor::Customer, now).await {
-        Err(CustomerChangeError::Rejected(_)) => return Err(Refusal::Over),
+        Err(CustomerChangeError::Rejected(TransitionError::Rejected(_))) => return Err(Refusal::Over),
         Ok(events) if events.is_empty() => {
             let at = opened.customer().tos_accepted_at.unwrap_or(now);
             return Ok(accepted("You have accepted these terms already", at));

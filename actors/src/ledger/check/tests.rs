@@ -76,7 +76,7 @@ impl Env {
             finality: FinalityPolicy::sandbox(),
             created_at: Timestamp(0),
         };
-        let outbound = OutboundTransfer { status: OutboundStatus::Sent, version: 3, ..accept(order).outbound };
+        let outbound = OutboundTransfer { status: OutboundStatus::Sent, version: 3, ..accept(order).unwrap().outbound };
         let row = sendings::Model {
             id: id.to_string(),
             psp_id: self.psp.to_string(),

@@ -270,7 +270,8 @@ impl Env {
 
     pub async fn payments(&self, count: usize) -> Vec<PaymentId> {
         let finality = FinalityPolicy::flat(Finality::Blocks(2));
-        let new = || initiate(self.terms(PaymentId::generate(), 10_000_000, finality), at(EXPIRY_SECS)).payment;
+        let new =
+            || initiate(self.terms(PaymentId::generate(), 10_000_000, finality), at(EXPIRY_SECS)).unwrap().payment;
         let payments: Vec<Payment> = (0..count).map(|_| new()).collect();
         let rows = payments.iter().map(|payment| row_of(payment).unwrap().into_active_model());
         payments::Entity::insert_many(rows).exec(self.database.writer()).await.unwrap();

@@ -65,7 +65,7 @@ fn paying(env: &Env) -> Tx {
 fn paid(env: &Env, id: PaymentId, amount: i64) -> Payment {
     let terms = env.terms(id, amount, FinalityPolicy::flat(Finality::Finalized));
     let paying = paying(env);
-    let payment = initiate(terms, at(EXPIRY_SECS)).payment;
+    let payment = initiate(terms, at(EXPIRY_SECS)).unwrap().payment;
     let arrives = [paying.seen(), paying.screened(Decision::Allow), paying.finalised()];
     arrives.iter().fold(payment, |payment, command| notified(&payment, command))
 }

@@ -49,9 +49,8 @@ pub async fn check(env: &Env) -> Vec<String> {
     let payments: Vec<Payment> = rows.iter().map(|row| payferry_journal::payments::payment_of(row).unwrap()).collect();
     let sums = balances_of(&postings, &mut wrong);
     for payment in &payments {
-        let broken = invariants::check(payment);
-        if !broken.is_empty() {
-            wrong.push(format!("{} breaks {broken:?}", payment.id()));
+        if let Err(violated) = invariants::check(invariants::INVARIANTS, payment) {
+            wrong.push(format!("{}: {violated}", payment.id()));
         }
         accounts_of(payment, &sums, &mut wrong);
         let (subject, found) = (payment.terms.public_id(), wrong.len());

@@ -9,6 +9,7 @@ mod payments;
 mod service;
 mod unknown;
 mod views;
+mod violations;
 mod waits;
 mod watched;
 

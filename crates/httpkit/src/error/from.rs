@@ -2,8 +2,9 @@
 
 use std::error::Error;
 
+use payferry_domain::invariants::Violated;
 use payferry_domain::payment::Rejection;
-use payferry_domain::{CommandError, InitiateError, customer, outbound};
+use payferry_domain::{CommandError, InitiateError, TransitionError, customer, outbound};
 use payferry_entities::{ChangeError, DatabaseFailure, StoreError};
 use sea_orm::{DbErr, SqlErr};
 
@@ -82,13 +83,20 @@ impl From<customer::Rejection> for ApiError {
     }
 }
 
-impl From<ChangeError<customer::Rejection>> for ApiError {
-    fn from(error: ChangeError<customer::Rejection>) -> Self {
+impl From<ChangeError<TransitionError<customer::Rejection>>> for ApiError {
+    fn from(error: ChangeError<TransitionError<customer::Rejection>>) -> Self {
         match error {
             ChangeError::NotFound => Self::NotFound("customer"),
-            ChangeError::Rejected(rejection) => rejection.into(),
+            ChangeError::Rejected(TransitionError::Rejected(rejection)) => rejection.into(),
+            ChangeError::Rejected(TransitionError::Violated(violated)) => violated.into(),
             ChangeError::Store(error) => error.into(),
         }
+    }
+}
+
+impl From<Violated> for ApiError {
+    fn from(violated: Violated) -> Self {
+        Self::InvariantViolated(violated.to_string().into())
     }
 }
 
@@ -108,6 +116,7 @@ impl From<InitiateError> for ApiError {
             InitiateError::CustomerRequired => {
                 Self::field("customer_id", "required", "is required by this account's settings")
             }
+            InitiateError::Violated(violated) => violated.into(),
             InitiateError::IdempotencyKeyTaken => Self::IdempotencyRunning,
             InitiateError::Busy => Self::Unavailable(Away::Capacity, reason.into()),
             InitiateError::Unavailable(_) => Self::Unavailable(Away::Database, reason.into()),
@@ -139,6 +148,7 @@ fn of_command<R: Error + 'static>(error: &CommandError<R>, what: &'static str, q
     let reason = error.to_string();
     match error {
         CommandError::NotFound => ApiError::NotFound(what),
+        CommandError::Violated(violated) => violated.clone().into(),
         CommandError::Quarantined => ApiError::Unavailable(quarantined, reason.into()),
         // The idempotency module handles it before, where there is a key.
         CommandError::IdempotencyKeyTaken => ApiError::IdempotencyRunning,

@@ -10,7 +10,7 @@ pub mod events;
 pub(crate) mod tests;
 
 use payferry_domain::customer::{self, Check, Command, Customer, CustomerKind, Documents, Event, Rejection};
-use payferry_domain::{CustomerId, PspId, Timestamp};
+use payferry_domain::{CustomerId, PspId, Timestamp, TransitionError};
 use payferry_entities::{Database, Transaction, checks, customers, idempotency_keys};
 use sea_orm::sea_query::Expr;
 use sea_orm::{
@@ -19,6 +19,7 @@ use sea_orm::{
 use serde_json::json;
 
 use crate::audit::{self, Actor, NewAuditEntry};
+use crate::violations;
 use crate::writer::{CustomerCreation, JournalWrite};
 
 pub use payferry_entities::StoreError;
@@ -168,7 +169,7 @@ pub const QUEUED: &str = "queued";
 pub const OPEN: &str = "open";
 
 /// Error of changing a customer.
-pub type CustomerChangeError = payferry_entities::ChangeError<Rejection>;
+pub type CustomerChangeError = payferry_entities::ChangeError<TransitionError<Rejection>>;
 
 /// A customer whose row is locked until the transaction ends. Dropping it changes nothing.
 #[derive(Debug)]
@@ -203,14 +204,19 @@ impl Opened {
     }
 
     /// Decides the command and writes its consequences. Returns the events; empty if the command is outdated or already
-    /// known.
+    /// known. A change that would violate an invariant is reported and not written.
     pub async fn apply(
         &mut self,
         command: &Command,
         by: &Actor,
         now: Timestamp,
     ) -> Result<Vec<Event>, CustomerChangeError> {
-        let transition = customer::transition(&self.customer, command, now).map_err(CustomerChangeError::Rejected)?;
+        let transition = customer::transition(&self.customer, command, now).map_err(|error| {
+            if let TransitionError::Violated(violated) = &error {
+                violations::report(self.customer.id, violated);
+            }
+            CustomerChangeError::Rejected(error)
+        })?;
         let Some(transition) = transition else { return Ok(Vec::new()) };
         let before = std::mem::replace(&mut self.customer, transition.customer);
         write_into(&self.customer, &mut self.row);

@@ -203,7 +203,10 @@ async fn rejected_or_uncommitted_changes_leave_nothing() {
     let mut opened = env.open().await;
     let ask = Command::RequestCheck(CheckId::generate());
     let refused = opened.apply(&ask, &Actor::Service, NOW).await;
-    assert!(matches!(refused, Err(CustomerChangeError::Rejected(Rejection::TermsNotAccepted))));
+    assert!(matches!(
+        refused,
+        Err(CustomerChangeError::Rejected(TransitionError::Rejected(Rejection::TermsNotAccepted)))
+    ));
     opened.apply(&Command::AcceptTerms, &Actor::Customer, NOW).await.unwrap();
     assert!(opened.customer().tos_accepted_at.is_some());
     drop(opened);

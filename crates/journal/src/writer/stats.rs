@@ -111,6 +111,7 @@ impl Counters {
     /// Describes the metrics and looks up their handles.
     pub(super) fn new() -> Self {
         describe();
+        crate::violations::describe();
         Self {
             groups: AtomicU64::default(),
             units: AtomicU64::default(),

@@ -142,7 +142,7 @@ pub(crate) fn given_up(quarantined: Option<&Quarantine>, here: &str, now: Timest
     html! {
         @if let Some(quarantined) = quarantined {
             div.notice.bad role="alert" {
-                p { strong { "Quarantined " (ago(quarantined.since, now)) "." } " It failed too often and stays stopped until it is released: " span.reason { (quarantined.reason) } }
+                p { strong { "Quarantined " (ago(quarantined.since, now)) "." } " It stays stopped until it is released: " span.reason { (quarantined.reason) } }
                 form method="post" action={ (here) "/release" } { button { "Release" } }
             }
         }

@@ -171,7 +171,7 @@ pub(crate) fn quarantined(totals: (usize, usize), first: &[QuarantinedSubject], 
             section.panel.alarm aria-labelledby="quarantined" {
                 header {
                     h2 #quarantined { (headline) " quarantined" }
-                    p { "Each failed too often and stays stopped until it is released." }
+                    p { "Each failed and stays stopped until it is released." }
                     a.more href={ (path("stuck")) "?kind=" (AttentionKind::Quarantined.as_str()) } { "show all" }
                 }
                 ol.log {

@@ -263,7 +263,7 @@ pub enum NodeState {
     Running,
     /// It failed and will be restarted soon.
     Restarting,
-    /// It failed too often and waits for the operator.
+    /// It failed and waits for the operator.
     Quarantined,
     /// It has ended as intended.
     Stopped,

@@ -68,7 +68,7 @@ pub struct ActorFailure {
 pub enum Action {
     /// Restarted from the database.
     Restarted,
-    /// Not restarted: it failed too often in a short time.
+    /// Not restarted: it failed too often in a short time, or must not run.
     Quarantined,
 }
 

@@ -136,7 +136,7 @@ impl ActorRegistry {
         let failure = ActorFailure { at: self.now(), cause, reason: cut(reason) };
         let (shown, cause) = (kind.as_str(), cause.as_str());
         tracing::error!(actor.kind = shown, actor.name = %name, cause, reason = %failure.reason,
-            "{shown} {name} failed too often and is quarantined");
+            "{shown} {name} failed and is quarantined");
         self.kind(kind).quarantined(&failure);
         self.inner.log.add(kind, name, &failure, Action::Quarantined);
         failure

@@ -5,6 +5,7 @@ use super::{
     CheckPurpose, Command, Customer, CustomerKind, DocumentKind, Documents, Event, IdentityVerdict, KycStatus,
     Rejection, announced, transition,
 };
+use crate::command_error::TransitionError;
 use crate::ids::{CheckId, CustomerId, PspId};
 use crate::payment::EventName;
 use crate::time::Timestamp;
@@ -77,7 +78,7 @@ impl Story {
     }
 
     fn refuses(self, command: &Command, rejection: Rejection) -> Self {
-        assert_eq!(transition(&self.0, command, NOW), Err(rejection), "{command:?}");
+        assert_eq!(transition(&self.0, command, NOW), Err(TransitionError::Rejected(rejection)), "{command:?}");
         self
     }
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::customer::{missing, violations};
+use crate::customer::missing;
 
 fn verdicts() -> impl Strategy<Value = IdentityVerdict> {
     prop_oneof![Just(IdentityVerdict::Approved), "[a-z]{1,8}".prop_map(|reason| rejected(&reason))]
@@ -45,9 +45,13 @@ proptest! {
         let mut customer = customer(kind);
         for (number, command) in commands.into_iter().enumerate() {
             let command = numbered(command, number as u128);
-            let Ok(after) = transition(&customer, &command, NOW) else { continue };
-            let Some(after) = after.map(|after| after.customer) else { continue };
-            prop_assert_eq!(violations(&after), []);
+            let after = match transition(&customer, &command, NOW) {
+                Ok(Some(after)) => after.customer,
+                Ok(None) | Err(TransitionError::Rejected(_)) => continue,
+                Err(TransitionError::Violated(violated)) => {
+                    return Err(TestCaseError::fail(format!("{violated} by {command:?}: {customer:?}")));
+                }
+            };
             prop_assert_eq!(after.version, customer.version + 1);
             // Final states do not change.
             prop_assert!(customer.is_active, "{:?} changed a deactivated customer", command);

@@ -161,3 +161,12 @@ fn a_deactivated_customer_does_not_change() {
     let late = passes(1);
     assert!(!story.unmoved_by(&late).0.is_active);
 }
+
+#[test]
+fn a_transition_that_violates_an_invariant_is_refused_with_its_number() {
+    let mut broken = Story::approved().0;
+    broken.rejection_reasons = vec!["expired".to_owned()];
+    let refused = transition(&broken, &Command::SetDetails, NOW);
+    let Err(TransitionError::Violated(violated)) = refused else { panic!("{refused:?}") };
+    assert_eq!(violated.0.iter().map(|one| one.id).collect::<Vec<_>>(), ["CUS-5"]);
+}

@@ -25,7 +25,7 @@ fn whole(tx: Tx) -> [Command; 3] {
 
 /// The payment after these commands.
 fn after(terms: Terms, commands: impl IntoIterator<Item = Command>) -> Payment {
-    let fresh = initiate(terms, START.plus_secs(EXPIRY_SECS)).payment;
+    let fresh = initiate(terms, START.plus_secs(EXPIRY_SECS)).unwrap().payment;
     commands.into_iter().fold(fresh, |payment, command| then(&payment, &command))
 }
 
