@@ -125,6 +125,7 @@ fn address(url: &str) -> SocketAddr {
 }
 
 /// Times and statuses of a client's requests.
+#[derive(Default)]
 pub struct Measured {
     /// In ascending order.
     times: Vec<Duration>,
@@ -132,6 +133,13 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// Adds the requests of another measurement.
+    pub fn add(&mut self, other: Self) {
+        self.times.extend(other.times);
+        self.times.sort_unstable();
+        self.statuses.extend(other.statuses);
+    }
+
     pub fn p99(&self) -> Duration {
         self.times[self.times.len() * 99 / 100]
     }
