@@ -81,8 +81,8 @@ pub(super) fn side_by_side() -> Vec<Story> {
         },
         Story {
             name: "too much",
-            pays: vec![json!({"amount": "100.01"})],
-            ends: Ends { status: "mismatched", labels: &["OVERPAID"], received: Amount(100_010_000) },
+            pays: vec![json!({"amount": "101"})],
+            ends: Ends { status: "mismatched", labels: &["OVERPAID"], received: Amount(101_000_000) },
             ..exact("arbitrum", usdt, due)
         },
         Story {

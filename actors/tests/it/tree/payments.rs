@@ -1,9 +1,14 @@
 //! Lifecycle and crashes of payments.
 
+use alloy::primitives::U256;
+use alloy::sol_types::SolCall;
+use payferry_contracts::Token;
+use payferry_domain::Amount;
 use payferry_domain::payment::{Command, FailureReason, Label, Status};
+use payferry_evm::wallet::alloy_address;
 use payferry_runtime::observe::ActorKind;
 
-use crate::env::Env;
+use crate::env::{Coin, Env};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn exact_amount_is_settled_on_chain() {
@@ -39,6 +44,28 @@ async fn tree_continues_after_a_restart_between_any_two_steps() {
         env.until_settled(&payments).await;
         env.assert_settled(30).await;
         env.stop(true).await;
+    }
+}
+
+/// A whole payment and a speck of dust in one block, in both orders: neither the order of the messages to the actors nor
+/// that of their waits decides the outcome.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_speck_of_dust_in_the_same_block_has_the_same_outcome_for_every_payment() {
+    const PAYMENTS: usize = 24;
+    let env = Env::new().await;
+    for amounts in [[10_000_000_u64, 1_000], [1_000, 10_000_000]] {
+        let payments = env.initiate_many(PAYMENTS).await;
+        let to = payments.iter().flat_map(|payment| [alloy_address(payment.terms.wallet); 2]).collect();
+        let values = amounts.map(U256::from).repeat(PAYMENTS);
+        let token = env.chain().coin(Coin::Usdc);
+        env.chain().call_as_owner(token, Token::mintBatchCall { to, values }.abi_encode()).await;
+        env.until_settled(&payments).await;
+        for payment in &payments {
+            let settled = env.load(payment.id()).await;
+            assert_eq!(settled.labels, [Label::Excess, Label::Multiple].into_iter().collect(), "{amounts:?}");
+            let received = [settled.amount_received(), settled.excess_received()].map(Amount::units);
+            assert_eq!(received, [10_000_000, 1_000], "{amounts:?}");
+        }
     }
 }
 

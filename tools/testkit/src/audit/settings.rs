@@ -19,6 +19,8 @@ pub struct Settings {
     pub fee_bps: u16,
     tolerance: String,
     tolerance_bps: u16,
+    overpayment_tolerance: String,
+    overpayment_tolerance_bps: u16,
     overpayment: String,
     require_customer: bool,
     event_families: String,
@@ -43,14 +45,19 @@ pub async fn settings(psp: &Psp) -> anyhow::Result<Settings> {
 impl Settings {
     /// Returns the settings that the load tester does not support, in words.
     pub fn unsupported(&self) -> Vec<String> {
-        let Self { tolerance, tolerance_bps, overpayment, event_families, .. } = self;
+        let Self { overpayment, event_families, .. } = self;
         let mut found = Vec::new();
-        // A payment with one token less must be underpaid, whatever the amount.
-        if !tolerance.parse::<Amount>().is_ok_and(|tolerance| tolerance < DIFFERENCE) {
-            found.push(format!("tolerance is {tolerance}, not below {DIFFERENCE}"));
-        }
-        if expect::treasury_fee(AMOUNTS_BELOW, *tolerance_bps) >= DIFFERENCE {
-            found.push(format!("tolerance_bps is {tolerance_bps}, not below {DIFFERENCE} of each payment"));
+        // A payment with one token less must be underpaid, and one with one token more overpaid, whatever the amount.
+        for (name, amount, bps) in [
+            ("tolerance", &self.tolerance, self.tolerance_bps),
+            ("overpayment_tolerance", &self.overpayment_tolerance, self.overpayment_tolerance_bps),
+        ] {
+            if !amount.parse::<Amount>().is_ok_and(|amount| amount < DIFFERENCE) {
+                found.push(format!("{name} is {amount}, not below {DIFFERENCE}"));
+            }
+            if expect::treasury_fee(AMOUNTS_BELOW, bps) >= DIFFERENCE {
+                found.push(format!("{name}_bps is {bps}, not below {DIFFERENCE} of each payment"));
+            }
         }
         if overpayment != "hold" {
             found.push(format!("overpayment is {overpayment}, not hold"));
@@ -76,7 +83,8 @@ mod tests {
     /// Returns the unsupported settings of a PSP with this change.
     fn unsupported(changed: &Value) -> Vec<String> {
         let mut settings = json!({
-            "tolerance": "0.00", "tolerance_bps": 0, "overpayment": "hold", "refund_to_sender": false,
+            "tolerance": "0.00", "tolerance_bps": 0, "overpayment_tolerance": "0.01", "overpayment_tolerance_bps": 10,
+            "overpayment": "hold", "refund_to_sender": false,
             "require_customer": false, "dust_floor": "0.001", "event_families": "both",
             "finality": {"base": {"tiers": [], "is_default": true, "least": []}}, "fee_bps": 100,
         });
@@ -101,6 +109,7 @@ mod tests {
             (json!({"tolerance": "1.00"}), "tolerance is 1.00, not below 1.00"),
             (json!({"tolerance": "much"}), "tolerance is much, not below 1.00"),
             (json!({"tolerance_bps": 96}), "tolerance_bps is 96, not below 1.00 of each payment"),
+            (json!({"overpayment_tolerance": "1.00"}), "overpayment_tolerance is 1.00, not below 1.00"),
             (json!({"overpayment": "accept"}), "overpayment is accept, not hold"),
             (json!({"overpayment": "refund_excess"}), "overpayment is refund_excess, not hold"),
             (json!({"require_customer": true}), "require_customer is true, and payments of the load have none"),

@@ -167,7 +167,7 @@ fn a_transfer_under_review_does_not_block_paying_the_rest() {
     // One counted transfer and one under review.
     let counted = tx(2, "3", 90);
     let short = after(terms(), [part.seen(), part.screened(Decision::Review)].into_iter().chain(whole(counted)));
-    let scene = notified(&short, 100, "Payment incomplete", Some("3"), Some(Step::Seen));
+    let scene = notified(&short, 100, "Part of the payment seen", Some("3"), Some(Step::Seen));
     assert_eq!(scene.notices, [CHECKED]);
     // An excess transfer under review does not undo the payment.
     let more = tx(2, "1", 90);
