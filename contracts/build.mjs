@@ -16,8 +16,12 @@ import { fileURLToPath } from "node:url";
 const here = dirname(fileURLToPath(import.meta.url));
 const require = createRequire(import.meta.url);
 const contracts = ["Payferry", "Vault", "TestUSDC", "TestUSDT", "Multicall3"];
-// Misbehaving tokens, for tests only. In a separate folder, so that they are not deployed by accident.
-const testContracts = ["HostileToken", "TokenProxy"];
+// Folders with `sol` and `artifacts`: the version that the service deploys, and the next one. `parts` are imported files
+// without artifacts. `tests` are misbehaving tokens, in a separate folder, so that they are not deployed by accident.
+const versions = [
+  { root: ".", parts: [], tests: ["HostileToken", "TokenProxy"] },
+  { root: "next", parts: ["Access", "Erc3009", "SafeToken"], tests: ["HostileToken", "SmartWallet", "TokenProxy"] },
+];
 
 const settings = {
   // A high number of runs, because call gas matters; deployment is paid only once per chain.
@@ -43,48 +47,51 @@ if (installedVersion() !== wanted) {
 }
 const solc = require("solc");
 
-function read(folder, names) {
-  return names.map((name) => [`${name}.sol`, { content: readFileSync(join(here, folder, `${name}.sol`), "utf8") }]);
-}
-
-const input = {
-  language: "Solidity",
-  sources: Object.fromEntries([...read("sol", contracts), ...read("sol/test", testContracts)]),
-  settings,
-};
-const output = JSON.parse(solc.compile(JSON.stringify(input)));
-for (const problem of output.errors ?? []) console.error(problem.formattedMessage);
-if ((output.errors ?? []).length > 0) process.exit(1);
-
-const { outputSelection, ...reportedSettings } = settings;
 let stale = 0;
-for (const [folder, names] of [["artifacts", contracts], ["artifacts/test", testContracts]]) {
-  mkdirSync(join(here, folder), { recursive: true });
-  for (const name of names) {
-    const { abi, evm } = output.contracts[`${name}.sol`][name];
-    const artifact = {
-      contractName: name,
-      solc: solc.version(),
-      settings: reportedSettings,
-      abi,
-      bytecode: `0x${evm.bytecode.object}`,
-      deployedBytecode: `0x${evm.deployedBytecode.object}`,
-    };
-    const text = `${JSON.stringify(artifact, null, 2)}\n`;
-    const file = join(here, folder, `${name}.json`);
-    if (!check) {
-      writeFileSync(file, text);
-      console.log(`${folder}/${name}.json: ${evm.deployedBytecode.object.length / 2} bytes of code`);
-    } else if (!existsSync(file) || readFileSync(file, "utf8") !== text) {
-      console.error(`${folder}/${name}.json does not match the sources; run node contracts/build.mjs`);
+for (const version of versions) build(version);
+if (check && stale === 0) console.log(`artifacts match the sources (solc ${solc.version()})`);
+process.exit(stale === 0 ? 0 : 1);
+
+/** Compiles one version, and writes or compares its artifacts. */
+function build({ root, parts, tests }) {
+  const read = (folder, names) =>
+    names.map((name) => [`${name}.sol`, { content: readFileSync(join(here, root, folder, `${name}.sol`), "utf8") }]);
+  const input = {
+    language: "Solidity",
+    sources: Object.fromEntries([...read("sol", [...contracts, ...parts]), ...read("sol/test", tests)]),
+    settings,
+  };
+  const output = JSON.parse(solc.compile(JSON.stringify(input)));
+  for (const problem of output.errors ?? []) console.error(problem.formattedMessage);
+  if ((output.errors ?? []).length > 0) process.exit(1);
+
+  const { outputSelection, ...reportedSettings } = settings;
+  for (const [folder, names] of [[join(root, "artifacts"), contracts], [join(root, "artifacts/test"), tests]]) {
+    mkdirSync(join(here, folder), { recursive: true });
+    for (const name of names) {
+      const { abi, evm } = output.contracts[`${name}.sol`][name];
+      const artifact = {
+        contractName: name,
+        solc: solc.version(),
+        settings: reportedSettings,
+        abi,
+        bytecode: `0x${evm.bytecode.object}`,
+        deployedBytecode: `0x${evm.deployedBytecode.object}`,
+      };
+      const text = `${JSON.stringify(artifact, null, 2)}\n`;
+      const file = join(here, folder, `${name}.json`);
+      if (!check) {
+        writeFileSync(file, text);
+        console.log(`${folder}/${name}.json: ${evm.deployedBytecode.object.length / 2} bytes of code`);
+      } else if (!existsSync(file) || readFileSync(file, "utf8") !== text) {
+        console.error(`${folder}/${name}.json does not match the sources; run node contracts/build.mjs`);
+        stale += 1;
+      }
+    }
+    const extra = readdirSync(join(here, folder)).filter((f) => f.endsWith(".json") && !names.includes(f.slice(0, -5)));
+    for (const file of extra) {
+      console.error(`${folder}/${file} has no source`);
       stale += 1;
     }
   }
-  const extra = readdirSync(join(here, folder)).filter((f) => f.endsWith(".json") && !names.includes(f.slice(0, -5)));
-  for (const file of extra) {
-    console.error(`${folder}/${file} has no source`);
-    stale += 1;
-  }
 }
-if (check && stale === 0) console.log(`artifacts match the sources (solc ${solc.version()})`);
-process.exit(stale === 0 ? 0 : 1);
