@@ -1,9 +1,9 @@
 //! Supervisor of a shard of aggregates: starts those with messages, restarts those that fail, and keeps one timer wheel
 //! for all of them.
 //!
-//! A failed aggregate is restarted from the database within its [`Budget`]; after that, or at once if it would violate an invariant, it is quarantined, and its
-//! siblings continue. The supervisor keeps no state that the database does not have. It periodically checks that every
-//! live aggregate has its actor, whatever prevented its start.
+//! A failed aggregate is restarted from the database within its [`Budget`]; after that, or at once if it would violate
+//! an invariant, it is quarantined, and its siblings continue. The supervisor keeps no state that the database does not
+//! have. It periodically checks that every live aggregate has its actor, whatever prevented its start.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

@@ -273,11 +273,9 @@ impl ApiError {
             Self::BodyTimedOut => (StatusCode::REQUEST_TIMEOUT, "body_timeout", "The body did not arrive in time"),
             Self::TimedOut => (StatusCode::SERVICE_UNAVAILABLE, "timed_out", "The request took too long"),
             Self::Unavailable(away, _) => (StatusCode::SERVICE_UNAVAILABLE, away.code(), "Not available at the moment"),
-            Self::InvariantViolated(_) => (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "invariant_violated",
-                "The service stopped a change that would violate an invariant",
-            ),
+            Self::InvariantViolated(_) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "invariant_violated", "The change would violate an invariant")
+            }
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error", "The service failed"),
         };
         (status, code.into(), title)

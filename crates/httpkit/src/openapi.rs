@@ -188,7 +188,7 @@ fn common_codes(status: &str, has_body: bool, listener: Listener) -> &'static [&
         ("422", Listener::Public) => &["validation_failed", "idempotency_key_reused"],
         ("422", Listener::Operator) => &["validation_failed"],
         ("429", _) => &["rate_limited"],
-        ("500", _) => &["internal_error"],
+        ("500", _) => &["internal_error", "invariant_violated"],
         ("503", _) => &[
             "timed_out",
             "overloaded",

@@ -21,7 +21,7 @@ pub(super) struct Fresh {
 }
 
 impl Fresh {
-    /// What earlier commands left undecided.
+    /// Starts with a counted transfer that an earlier command left undecided, if there is one.
     pub(super) fn of(payment: &Payment) -> Self {
         Self { counted: payment.counted_undecided, late: false }
     }

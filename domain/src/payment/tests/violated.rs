@@ -15,10 +15,12 @@ fn a_transition_that_violates_an_invariant_is_refused_with_its_number() {
 
 #[test]
 fn every_violated_invariant_is_named() {
-    let mut broken = paid().payment;
+    let story = paid();
+    let (operation, reason) = (story.operation(), "reverted".to_owned());
+    let mut broken = story.payment;
     let settlement = broken.settlement.as_mut().unwrap();
     settlement.treasury_fee = settlement.treasury_fee.checked_add(amount("0.01")).unwrap();
-    let refused = transition(&broken, &refund_of(1, Some("1"), Funds::Received, None, Requester::Psp), at(60));
+    let refused = transition(&broken, &Command::FailSettlement { operation, revision: 1, reason }, at(60));
     let Err(TransitionError::Violated(violated)) = refused else { panic!("{refused:?}") };
     assert_eq!(violated.0.iter().map(|one| one.id).collect::<Vec<_>>(), ["PAY-1", "PAY-2"]);
 }
