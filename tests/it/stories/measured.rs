@@ -12,8 +12,8 @@ use crate::http::customers::individual;
 use crate::prelude::*;
 use crate::stage::{OnSandbox, Stage, Transfer, story_on};
 
-/// Labels whose values may contain any number or version; all others are words.
-const FREE_LABELS: [&str; 5] = ["le", "endpoint", "status", "version", "quantile"];
+/// Labels whose values may contain any number or version, or the fixed number of an invariant; all others are words.
+const FREE_LABELS: [&str; 6] = ["le", "endpoint", "status", "version", "quantile", "invariant"];
 
 /// Prefixes of the HELP of a time; exactly these metrics have names that end in `_seconds`.
 const TIMES: [&str; 3] = ["Time ", "Age ", "From "];
