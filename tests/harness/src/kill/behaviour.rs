@@ -16,8 +16,8 @@ pub const EXPIRES_SOON_SECS: u64 = 60;
 const CENTS: std::ops::RangeInclusive<i64> = 100..=99_999;
 /// Base units per cent.
 const CENT: i64 = 10_000;
-/// Excess of an overpayment, in base units.
-pub const EXCESS: i64 = CENT;
+/// Excess of an overpayment, in base units: above the tolerance of every amount.
+pub const EXCESS: i64 = 200 * CENT;
 
 /// Behaviour of the payer and the PSP for one payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

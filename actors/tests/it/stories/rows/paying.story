@@ -259,14 +259,13 @@ covers: peers/address-collisions
 = p ledger: received 10.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
 
-== Two transfers in one block count one after the other
+== Two transfers in one block are judged together
   initiate 10
   pay 4 unmined
   pay 6 unmined
   mine 1 -> settled MULTIPLE
-= p: pending, mismatched (underpaid), confirmed, settled
+= p: pending, confirmed, settled
 = p labels: MULTIPLE
-= p events: payment.mismatched payin.underpaid payin.mismatched
-    payment.confirmed payin.confirmed payment.settled payin.settled
+= p events: payment.confirmed payin.confirmed payment.settled payin.settled
 = p ledger in any order: received 4.00, received 6.00, settled 9.90, fee 0.10
 = holds: psp 9.90, treasury 0.10
