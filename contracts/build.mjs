@@ -15,12 +15,22 @@ import { fileURLToPath } from "node:url";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const require = createRequire(import.meta.url);
-const contracts = ["Payferry", "Vault", "TestUSDC", "TestUSDT", "Multicall3"];
-// Folders with `sol` and `artifacts`: the version that the service deploys, and the next one. `parts` are imported files
-// without artifacts. `tests` are misbehaving tokens, in a separate folder, so that they are not deployed by accident.
+// Folders with `sol` and `artifacts`: the version that the service deploys, and what the next one has of its own. `parts`
+// are imported files without artifacts. `tests` are misbehaving tokens, in a separate folder, so that they are not
+// deployed by accident.
 const versions = [
-  { root: ".", parts: [], tests: ["HostileToken", "TokenProxy"] },
-  { root: "next", parts: ["Access", "Erc3009", "SafeToken"], tests: ["HostileToken", "SmartWallet", "TokenProxy"] },
+  {
+    root: ".",
+    contracts: ["Payferry", "Vault", "TestUSDC", "TestUSDT", "Multicall3"],
+    parts: [],
+    tests: ["HostileToken", "TokenProxy"],
+  },
+  {
+    root: "next",
+    contracts: ["Payferry", "Vault", "TestUSDC"],
+    parts: ["Access", "Erc3009", "SafeToken"],
+    tests: ["HostileToken", "SmartWallet"],
+  },
 ];
 
 const settings = {
@@ -53,7 +63,7 @@ if (check && stale === 0) console.log(`artifacts match the sources (solc ${solc.
 process.exit(stale === 0 ? 0 : 1);
 
 /** Compiles one version, and writes or compares its artifacts. */
-function build({ root, parts, tests }) {
+function build({ root, contracts, parts, tests }) {
   const read = (folder, names) =>
     names.map((name) => [`${name}.sol`, { content: readFileSync(join(here, root, folder, `${name}.sol`), "utf8") }]);
   const input = {

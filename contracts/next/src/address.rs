@@ -1,34 +1,8 @@
-//! Salts, the address of the factory, and the addresses of vaults, computed without a chain.
+//! Salts, nonces, and the addresses of vaults, computed without a chain.
 
-use alloy::primitives::{Address, B256, Bytes, U256, address, bytes, keccak256};
+use alloy::primitives::{Address, B256, U256, keccak256};
 use alloy::sol_types::SolValue;
-
-/// The canonical CREATE2 deployer, at the same address on every chain named in this project
-/// (<https://github.com/Arachnid/deterministic-deployment-proxy>). It takes a transaction whose data is a 32-byte
-/// salt followed by creation code (see [`create2_deploy_input`]) and returns the 20-byte address.
-pub const CREATE2_DEPLOYER: Address = address!("4e59b44847b379578588920cA78FbF26c0B4956C");
-
-/// Runtime code at [`CREATE2_DEPLOYER`]: 69 bytes.
-pub const CREATE2_DEPLOYER_CODE: Bytes = bytes!(
-    "7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffe03601600081602082378035828234f58015156039578182fd5b8082525050506014600cf3"
-);
-
-/// Returns the data of a transaction to [`CREATE2_DEPLOYER`] that deploys `init_code` with `salt`.
-pub fn create2_deploy_input(salt: B256, init_code: &[u8]) -> Bytes {
-    [salt.as_slice(), init_code].concat().into()
-}
-
-/// Returns the address at which [`CREATE2_DEPLOYER`] deploys `init_code` with `salt`: the address of the factory on
-/// every chain (EIP-1014).
-pub fn payferry_address(init_code: &[u8], salt: B256) -> Address {
-    CREATE2_DEPLOYER.create2_from_code(salt, init_code)
-}
-
-/// Returns the address of the code behind the vaults of `factory`: the first contract that it created (nonce 1,
-/// EIP-161).
-pub fn vault_implementation_address(factory: Address) -> Address {
-    factory.create(1)
-}
+use payferry_contracts::vault_implementation_address;
 
 /// Returns the address of the vault of `salt`, whether it exists yet or not. Equal to `Payferry.vaultAddress(salt)` on
 /// every chain with the factory at `factory`. Costs three hashes; frequent callers keep [`vault_code_hash`], which

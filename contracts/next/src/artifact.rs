@@ -1,9 +1,9 @@
 //! Embedded compiled artifacts, and creation code with constructor arguments.
 
-use alloy::primitives::{Address, Bytes, address};
+use alloy::primitives::{Address, Bytes};
 use alloy::sol_types::SolConstructor;
 
-use crate::bindings::{Payferry, TestUSDC, TestUSDT};
+use crate::bindings::{Payferry, TestUSDC};
 
 /// Artifact of `Payferry.sol`: a JSON object with `abi`, `bytecode`, `deployedBytecode`, `solc` and `settings`.
 pub const PAYFERRY_JSON: &str = include_str!("../artifacts/Payferry.json");
@@ -11,20 +11,6 @@ pub const PAYFERRY_JSON: &str = include_str!("../artifacts/Payferry.json");
 pub const VAULT_JSON: &str = include_str!("../artifacts/Vault.json");
 /// Artifact of `TestUSDC.sol`. Same format as [`PAYFERRY_JSON`].
 pub const TEST_USDC_JSON: &str = include_str!("../artifacts/TestUSDC.json");
-/// Artifact of `TestUSDT.sol`. Same format as [`PAYFERRY_JSON`].
-pub const TEST_USDT_JSON: &str = include_str!("../artifacts/TestUSDT.json");
-
-/// Artifact of `Multicall3.sol`. Same format as [`PAYFERRY_JSON`].
-pub const MULTICALL3_JSON: &str = include_str!("../artifacts/Multicall3.json");
-
-/// Address at which libraries expect Multicall3 on every chain.
-pub const MULTICALL3: Address = address!("cA11bde05977b3631167028862bE2a173976CA11");
-
-/// Returns the code of Multicall3. It has no constructor, so a sandbox can place it in its genesis.
-pub fn multicall3_code() -> Bytes {
-    code_of(MULTICALL3_JSON, "deployedBytecode").into()
-}
-
 /// Returns the creation code of `Payferry` with its constructor argument. Together with the salt it determines the
 /// address on every chain. `admin` must not be zero; all other roles are granted afterwards.
 pub fn payferry_init_code(admin: Address) -> Bytes {
@@ -34,11 +20,6 @@ pub fn payferry_init_code(admin: Address) -> Bytes {
 /// Returns the creation code of the test token that behaves like USDC. `owner` may mint and blacklist.
 pub fn test_usdc_init_code(owner: Address) -> Bytes {
     init_code(TEST_USDC_JSON, &TestUSDC::constructorCall { owner })
-}
-
-/// Returns the creation code of the test token that behaves like USDT. `owner` may mint and blacklist.
-pub fn test_usdt_init_code(owner: Address) -> Bytes {
-    init_code(TEST_USDT_JSON, &TestUSDT::constructorCall { owner })
 }
 
 fn init_code(artifact: &str, arguments: &impl SolConstructor) -> Bytes {

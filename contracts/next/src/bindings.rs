@@ -240,29 +240,6 @@ sol! {
         function sweep(address to) external;
     }
 
-    /// Common interface of all tokens. `transfer`, `transferFrom` and `approve` are declared without a return value,
-    /// because USDT-like tokens have none. Ignore returned data and check the logs.
-    #[derive(Debug, PartialEq, Eq)]
-    interface Token {
-        event Transfer(address indexed from, address indexed to, uint256 value);
-        event Approval(address indexed owner, address indexed spender, uint256 value);
-        function name() external view returns (string);
-        function symbol() external view returns (string);
-        function decimals() external view returns (uint8);
-        function totalSupply() external view returns (uint256);
-        function balanceOf(address account) external view returns (uint256);
-        function allowance(address account, address spender) external view returns (uint256);
-        function transfer(address to, uint256 value) external;
-        function transferFrom(address from, address to, uint256 value) external;
-        function approve(address spender, uint256 value) external;
-        /// Test tokens only; callable only by their owner: base units to `to`.
-        function mint(address to, uint256 value) external;
-        /// Test tokens only; callable only by their owner: `values[i]` base units to `to[i]`.
-        function mintBatch(address[] calldata to, uint256[] calldata values) external;
-        /// Test tokens only; callable only by their owner: transfers revert while paused.
-        function setPaused(bool paused_) external;
-    }
-
     /// EIP-3009 as USDC has it: with v, r and s, and with a signature of any length for contract wallets (ERC-1271). Two
     /// functions of one name get the suffixes `_0` (v, r, s) and `_1` here.
     #[derive(Debug, PartialEq, Eq)]
@@ -292,61 +269,6 @@ sol! {
         function isBlacklisted(address account) external view returns (bool);
     }
 
-    /// Additional functions of the USDT-like test token (`sol/TestUSDT.sol`); for the others see [`Token`].
-    #[derive(Debug, PartialEq, Eq)]
-    contract TestUSDT {
-        constructor(address owner);
-        function owner() external view returns (address);
-        function addBlackList(address account) external;
-        function removeBlackList(address account) external;
-        function isBlackListed(address account) external view returns (bool);
-    }
-
-    /// Many calls in one (`sol/Multicall3.sol`).
-    #[derive(Debug, PartialEq, Eq)]
-    contract Multicall3 {
-        struct Call {
-            address target;
-            bytes callData;
-        }
-
-        /// A call that may fail if `allowFailure` is true.
-        struct Call3 {
-            address target;
-            bool allowFailure;
-            bytes callData;
-        }
-
-        struct Call3Value {
-            address target;
-            bool allowFailure;
-            uint256 value;
-            bytes callData;
-        }
-
-        /// Result of a call: what it returned, or the data of its revert.
-        struct Result {
-            bool success;
-            bytes returnData;
-        }
-
-        function aggregate(Call[] calldata calls) external payable returns (uint256 blockNumber, bytes[] memory returnData);
-        function tryAggregate(bool requireSuccess, Call[] calldata calls) external payable returns (Result[] memory returnData);
-        function tryBlockAndAggregate(bool requireSuccess, Call[] calldata calls) external payable returns (uint256 blockNumber, bytes32 blockHash, Result[] memory returnData);
-        function blockAndAggregate(Call[] calldata calls) external payable returns (uint256 blockNumber, bytes32 blockHash, Result[] memory returnData);
-        function aggregate3(Call3[] calldata calls) external payable returns (Result[] memory returnData);
-        function aggregate3Value(Call3Value[] calldata calls) external payable returns (Result[] memory returnData);
-        function getBasefee() external view returns (uint256 basefee);
-        function getBlockHash(uint256 blockNumber) external view returns (bytes32 blockHash);
-        function getBlockNumber() external view returns (uint256 blockNumber);
-        function getChainId() external view returns (uint256 chainid);
-        function getCurrentBlockCoinbase() external view returns (address coinbase);
-        function getCurrentBlockDifficulty() external view returns (uint256 difficulty);
-        function getCurrentBlockGasLimit() external view returns (uint256 gaslimit);
-        function getCurrentBlockTimestamp() external view returns (uint256 timestamp);
-        function getEthBalance(address addr) external view returns (uint256 balance);
-        function getLastBlockHash() external view returns (bytes32 blockHash);
-    }
 }
 
 sol! {

@@ -38,18 +38,12 @@ mod bindings;
 mod gas;
 mod operation;
 
-pub use address::{
-    CREATE2_DEPLOYER, CREATE2_DEPLOYER_CODE, collect_nonce, create2_deploy_input, payferry_address, payment_salt,
-    psp_salt, vault_address, vault_code_hash, vault_implementation_address,
-};
-pub use artifact::{
-    MULTICALL3, MULTICALL3_JSON, PAYFERRY_JSON, TEST_USDC_JSON, TEST_USDT_JSON, VAULT_JSON, multicall3_code,
-    payferry_init_code, test_usdc_init_code, test_usdt_init_code,
-};
+pub use address::{collect_nonce, payment_salt, psp_salt, vault_address, vault_code_hash};
+pub use artifact::{PAYFERRY_JSON, TEST_USDC_JSON, VAULT_JSON, payferry_init_code, test_usdc_init_code};
 pub use bindings::{
-    Authorization, CancelAuthorization, CollectGroup, CollectItem, DepositItem, Erc3009, ItemError, Multicall3,
-    Payferry, Proposal, ReceiveWithAuthorization, Role, SendItem, Setting, SettleItem, TestUSDC, TestUSDT, Token,
-    TransferWithAuthorization, Vault, describe_reason,
+    Authorization, CancelAuthorization, CollectGroup, CollectItem, DepositItem, Erc3009, ItemError, Payferry, Proposal,
+    ReceiveWithAuthorization, Role, SendItem, Setting, SettleItem, TestUSDC, TransferWithAuthorization, Vault,
+    describe_reason,
 };
 pub use gas::{
     BATCH_ITEMS_MAX, COLLECT_GROUP_GAS_TYPICAL, COLLECT_ITEM_GAS_TYPICAL, ITEM_GAS, ITEM_GAS_AMSTERDAM, ITEM_GAS_MIN,
@@ -57,3 +51,8 @@ pub use gas::{
     batch_items_max, collect_gas_limit,
 };
 pub use operation::{OperationKind, SIGNATURE_BYTES_MAX};
+// What both versions have in common.
+pub use payferry_contracts::{
+    CREATE2_DEPLOYER, CREATE2_DEPLOYER_CODE, MULTICALL3_JSON, Multicall3, TEST_USDT_JSON, TestUSDT, Token,
+    create2_deploy_input, payferry_address, test_usdt_init_code, vault_implementation_address,
+};

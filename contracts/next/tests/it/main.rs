@@ -9,7 +9,6 @@ mod fiat_token;
 mod gas;
 mod hostile;
 mod invariants;
-mod multicall;
 mod native;
 mod payer;
 mod random;
