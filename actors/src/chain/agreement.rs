@@ -19,8 +19,8 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::block_transfers::is_log_of;
+use super::finality_waits::{FinalityWait, finalities};
 use super::watcher::{WatcherMessage, WatcherState};
-use super::watchlist::{FinalityWait, finalities};
 use super::{ChainContext, metrics};
 
 /// Endpoints that must return the same.
@@ -130,7 +130,7 @@ impl WatcherState {
         if self.agreement.is_some() {
             return;
         }
-        let waits = watchlist.to_confirm(spec.chain, reach, from, TRANSFERS_MAX);
+        let waits = watchlist.waits(spec.chain).to_confirm(reach, from, TRANSFERS_MAX);
         if waits.is_empty() {
             return;
         }
@@ -152,13 +152,13 @@ impl WatcherState {
         for (wait, result) in results {
             match result {
                 // Replaced in the meantime if the payment now needs a stronger finality, or the transfer was reorged.
-                Ok(()) if watchlist.confirmed(&wait) => confirmed.push(wait),
+                Ok(()) if watchlist.waits(spec.chain).confirmed(&wait) => confirmed.push(wait),
                 Ok(()) => {}
                 Err(disagreement) => {
                     let is_contradicted = matches!(disagreement, Disagreement::Contradicted { .. });
                     let quiet = if is_contradicted { 0 } else { CHECKS_QUIET };
                     let reason = disagreement.to_string();
-                    if watchlist.hold(&wait, &reason, quiet, clock.real_now()) {
+                    if watchlist.waits(spec.chain).hold(&wait, &reason, quiet, clock.real_now()) {
                         tracing::error!(chain = %spec.chain, payment.id = %wait.payment_id, tx.hash = %wait.key.tx_hash,
                             "a transfer is held until two endpoints of {} agree on it: {reason}", spec.chain);
                         metrics::DISAGREEMENTS.add(&metrics::of(spec.chain), 1);

@@ -10,6 +10,7 @@ pub mod checkpoint;
 mod done;
 mod errors;
 mod failures;
+mod finality_waits;
 mod given_up;
 pub(crate) mod metrics;
 mod nonces;
@@ -39,10 +40,11 @@ pub(crate) use block_transfers::owners;
 #[cfg(feature = "faults")]
 pub use checkpoint::HoldAfter;
 pub use checkpoint::{Checkpoint, Killed, NoCheckpoint, Step};
+pub use finality_waits::{FinalityWait, HeldTransfer};
 pub use reread::{RereadError, RereadResult, reread};
 pub use settler::{Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport};
 pub use watcher::{HeadSignals, Watcher, WatcherArgs, WatcherMessage, WatcherReport, wake_on_change};
-pub use watchlist::{ChainView, HeldTransfer, Watchlist};
+pub use watchlist::{ChainView, Watchlist};
 
 /// One chain, and the services that its watcher and its settler use.
 #[derive(Clone)]

@@ -17,8 +17,9 @@ use payferry_journal::payments::StoreError;
 use payferry_journal::{ChainBatch, JournalError, JournalWrite};
 
 use super::block_transfers::{self, link_of};
+use super::finality_waits::finalities;
 use super::watcher::WatcherState;
-use super::watchlist::{ChainView, finalities};
+use super::watchlist::ChainView;
 use super::{ChainContext, metrics};
 
 /// Headers compared per request while searching for the fork point of a reorganisation.
@@ -361,7 +362,7 @@ impl WatcherState {
 
     fn finalise(&self, reach: FinalityProgress) {
         let ChainContext { spec, watchlist, inbox, .. } = &self.args.context;
-        let reached = watchlist.take_reached(spec.chain, reach, self.args.agree_from());
+        let reached = watchlist.waits(spec.chain).take_reached(reach, self.args.agree_from());
         inbox.notify_together(finalities(reached));
     }
 }

@@ -339,7 +339,7 @@ impl WatcherState {
             let first = times.get(&(row.tx_hash.clone(), row.payment_id.clone())).copied();
             match rows::observed(spec.chain, |address| spec.token_at(address), row, first) {
                 Ok((payment_id, fact)) => {
-                    watchlist.drop_outdated(fact.key, fact.revision);
+                    watchlist.waits(fact.key.chain).drop_outdated(fact.key, fact.revision);
                     inbox.notify(payment_id, payferry_domain::payment::Command::ObserveTransfer(fact));
                 }
                 Err(error) => {

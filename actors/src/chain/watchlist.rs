@@ -5,19 +5,18 @@
 //! contains the wallet of every live payment: from before the payment can be committed as live until long after it is
 //! committed as ended. A wallet belongs to one payment forever, so an entry that stays too long is never wrong.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use alloy::primitives::{Bloom, keccak256};
 use dashmap::DashMap;
-use parking_lot::{Mutex, RwLock};
-use payferry_domain::FinalityProgress;
-use payferry_domain::payment::{Command, TransferFinality, TransferKey};
-use payferry_domain::{Address, Amount, Chain, Finality, Hash32, PaymentId, Timestamp};
-use payferry_evm::pace::backoff;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use payferry_domain::{Address, Chain, FinalityProgress, Hash32, PaymentId, Timestamp};
 use tokio::sync::{Notify, watch};
+
+use super::finality_waits::{FinalityWait, FinalityWaits, HeldTransfer};
 
 /// Bits in a block's bloom filter.
 const BLOOM_BITS: u16 = 2_048;
@@ -68,53 +67,9 @@ struct Lane {
     view: RwLock<Option<ChainView>>,
     /// Reason why the chain cannot be read, if any; known even before the first read.
     degraded_reason: RwLock<Option<String>>,
-    waits: Mutex<HashMap<TransferKey, FinalityWait>>,
-    /// Transfers on which two endpoints do not agree, each with a wait. Locked after `waits`.
-    held: Mutex<HashMap<TransferKey, HeldTransfer>>,
+    waits: Mutex<FinalityWaits>,
     wake: Notify,
     moved: watch::Sender<()>,
-}
-
-/// Wait of a payment until a block is final.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FinalityWait {
-    /// The waiting payment.
-    pub payment_id: PaymentId,
-    /// The transfer.
-    pub key: TransferKey,
-    /// Revision of the transfer's row.
-    pub revision: u32,
-    /// Block of the transfer.
-    pub block_number: u64,
-    /// Required finality.
-    pub finality: Finality,
-    /// Amount that the payment asks for, or has received if that is more.
-    pub amount: Amount,
-}
-
-/// The commands to the payments of waits that are over: one for each payment, with all its transfers.
-pub(crate) fn finalities(over: Vec<FinalityWait>) -> Vec<(PaymentId, Command)> {
-    let mut by_payment: HashMap<PaymentId, Vec<TransferFinality>> = HashMap::new();
-    for FinalityWait { payment_id, key, revision, finality, .. } in over {
-        by_payment.entry(payment_id).or_default().push(TransferFinality { key, revision, reached: finality });
-    }
-    by_payment.into_iter().map(|(id, reached)| (id, Command::FinaliseTransfers(reached))).collect()
-}
-
-/// Final transfer of a large payment that two endpoints have not confirmed.
-#[derive(Clone, Debug)]
-pub struct HeldTransfer {
-    /// The waiting payment.
-    pub payment_id: PaymentId,
-    /// The transfer.
-    pub key: TransferKey,
-    /// Time of the first failed check.
-    pub since: Timestamp,
-    /// Reason of the last failed check.
-    pub reason: String,
-    checks: u32,
-    check_at: Instant,
-    is_reported: bool,
 }
 
 /// State of a chain at the last poll.
@@ -263,7 +218,7 @@ impl Watchlist {
     /// later call replaces it (the tier rose, or the transfer was mined again); repeating the call has no effect.
     pub fn await_finality(&self, wait: FinalityWait) {
         let lane = self.lane(wait.key.chain);
-        lane.waits.lock().insert(wait.key, wait);
+        lane.waits.lock().insert(wait);
         if lane.view.read().as_ref().is_some_and(|view| view.reach().reached(wait.block_number, wait.finality)) {
             lane.wake.notify_one();
         }
@@ -304,92 +259,14 @@ impl Watchlist {
         self.lane(chain).degraded_reason.read().clone()
     }
 
-    /// Removes and returns the waits that are over, of payments below `agree_from`.
-    pub(crate) fn take_reached(
-        &self,
-        chain: Chain,
-        reach: FinalityProgress,
-        agree_from: Option<Amount>,
-    ) -> Vec<FinalityWait> {
-        let mut waits = self.lane(chain).waits.lock();
-        let is_over = |wait: &FinalityWait| {
-            reach.reached(wait.block_number, wait.finality) && agree_from.is_none_or(|from| wait.amount < from)
-        };
-        waits.extract_if(|_, wait| is_over(wait)).map(|(_, wait)| wait).collect()
-    }
-
-    /// Up to `limit` waits that are over except that two endpoints must agree, and whose next check is due.
-    pub(crate) fn to_confirm(
-        &self,
-        chain: Chain,
-        reach: FinalityProgress,
-        agree_from: Amount,
-        limit: usize,
-    ) -> Vec<FinalityWait> {
-        let (waits, held) = (self.lane(chain).waits.lock(), self.lane(chain).held.lock());
-        let now = Instant::now();
-        let is_due = |wait: &&FinalityWait| {
-            wait.amount >= agree_from
-                && reach.reached(wait.block_number, wait.finality)
-                && held.get(&wait.key).is_none_or(|held| held.check_at <= now)
-        };
-        waits.values().filter(is_due).take(limit).copied().collect()
-    }
-
-    /// Ends a wait because two endpoints agree. Returns false if it was replaced or ended in the meantime.
-    pub(crate) fn confirmed(&self, wait: &FinalityWait) -> bool {
-        let lane = self.lane(wait.key.chain);
-        let mut waits = lane.waits.lock();
-        if waits.get(&wait.key) != Some(wait) {
-            return false;
-        }
-        waits.remove(&wait.key);
-        lane.held.lock().remove(&wait.key);
-        true
-    }
-
-    /// Holds a transfer because two endpoints do not agree. The first `quiet` checks are not reported. Returns true when
-    /// the transfer is first reported.
-    pub(crate) fn hold(&self, wait: &FinalityWait, reason: &str, quiet: u32, now: Timestamp) -> bool {
-        let lane = self.lane(wait.key.chain);
-        let waits = lane.waits.lock();
-        if waits.get(&wait.key) != Some(wait) {
-            return false;
-        }
-        let mut all = lane.held.lock();
-        let held = all.entry(wait.key).or_insert_with(|| HeldTransfer {
-            payment_id: wait.payment_id,
-            key: wait.key,
-            since: now,
-            reason: String::new(),
-            checks: 0,
-            check_at: Instant::now(),
-            is_reported: false,
-        });
-        reason.clone_into(&mut held.reason);
-        held.check_at = Instant::now() + backoff(held.checks);
-        held.checks = held.checks.saturating_add(1);
-        let is_new = !held.is_reported && held.checks > quiet;
-        held.is_reported |= is_new;
-        is_new
+    /// Waits for finality on the chain, locked.
+    pub(crate) fn waits(&self, chain: Chain) -> MutexGuard<'_, FinalityWaits> {
+        self.lane(chain).waits.lock()
     }
 
     /// Reported transfers on which two endpoints do not agree.
     pub fn held(&self, chain: Chain) -> Vec<HeldTransfer> {
-        let lane = self.lane(chain);
-        let waits = lane.waits.lock();
-        let mut held = lane.held.lock();
-        // A wait also ends with the payment or the block.
-        held.retain(|key, _| waits.contains_key(key));
-        held.values().filter(|held| held.is_reported).cloned().collect()
-    }
-
-    /// Removes the wait for a transfer with a newer row revision.
-    pub(crate) fn drop_outdated(&self, key: TransferKey, revision: u32) {
-        let mut waits = self.lane(key.chain).waits.lock();
-        if waits.get(&key).is_some_and(|wait| wait.revision < revision) {
-            waits.remove(&key);
-        }
+        self.waits(chain).held()
     }
 
     /// Returns when a payment has requested a finality that is already reached.
@@ -433,63 +310,5 @@ mod tests {
         assert_eq!(named, wallets[..2]);
         assert!(list.wallets_in(&Bloom::ZERO).is_empty());
         assert!(list.wallets_in(&Bloom::repeat_byte(0xff)).is_empty(), "a full filter is ignored");
-    }
-
-    fn key(log_index: u32) -> TransferKey {
-        TransferKey { chain: Chain::Base, tx_hash: Hash32([1; 32]), log_index }
-    }
-
-    fn wait(log_index: u32, revision: u32, blocks: u32) -> FinalityWait {
-        let (payment_id, finality) = (PaymentId::generate(), Finality::Blocks(blocks));
-        let amount = Amount::from_tokens(10);
-        FinalityWait { payment_id, key: key(log_index), revision, block_number: 10, finality, amount }
-    }
-
-    #[test]
-    fn finality_wait_is_replaced_and_taken_once() {
-        let list = Watchlist::default();
-        for (log_index, blocks) in [(0, 2), (0, 2), (1, 2), (0, 5)] {
-            list.await_finality(wait(log_index, 1, blocks));
-        }
-        let reach = |read| FinalityProgress { read, safe: None, finalized: None };
-        assert!(list.take_reached(Chain::Base, reach(10), None).is_empty());
-        assert_eq!(
-            list.take_reached(Chain::Base, reach(11), None).iter().map(|wait| wait.key).collect::<Vec<_>>(),
-            [key(1)]
-        );
-        assert!(list.take_reached(Chain::Base, reach(13), None).is_empty());
-        assert_eq!(list.take_reached(Chain::Base, reach(14), None).len(), 1);
-        assert!(list.take_reached(Chain::Base, reach(99), None).is_empty());
-    }
-
-    #[test]
-    fn newer_row_revision_ends_the_wait() {
-        let list = Watchlist::default();
-        list.await_finality(wait(0, 2, 1));
-        list.drop_outdated(key(0), 2);
-        assert_eq!(list.inner.chains[0].waits.lock().len(), 1);
-        list.drop_outdated(key(0), 3);
-        assert!(list.inner.chains[0].waits.lock().is_empty());
-    }
-
-    #[test]
-    fn wait_of_a_large_payment_ends_only_by_agreement() {
-        let list = Watchlist::default();
-        let (large, small) = (FinalityWait { amount: Amount::from_tokens(100), ..wait(0, 1, 2) }, wait(1, 1, 2));
-        for wait in [large, small] {
-            list.await_finality(wait);
-        }
-        let (from, reach) = (Amount::from_tokens(100), FinalityProgress { read: 50, safe: None, finalized: None });
-        assert_eq!(list.take_reached(Chain::Base, reach, Some(from)), [small]);
-        assert_eq!(list.to_confirm(Chain::Base, reach, from, 9), [large]);
-        let now = Timestamp::from_secs(5);
-        assert!(!list.hold(&large, "one is away", 1, now) && list.held(Chain::Base).is_empty(), "not reported at once");
-        assert!(list.to_confirm(Chain::Base, reach, from, 9).is_empty(), "not due again at once");
-        assert!(list.hold(&large, "one is away", 1, now), "reported");
-        assert!(!list.hold(&large, "another hash", 0, now), "reported once");
-        let held = list.held(Chain::Base);
-        assert_eq!((held.len(), held[0].reason.as_str(), held[0].since), (1, "another hash", now));
-        assert!(!list.confirmed(&FinalityWait { revision: 2, ..large }), "the wait is another one");
-        assert!(list.confirmed(&large) && !list.confirmed(&large) && list.held(Chain::Base).is_empty());
     }
 }

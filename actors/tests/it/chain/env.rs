@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use payferry_actors::chain::watchlist::FinalityWait;
 use payferry_actors::chain::{
-    ChainContext, NoCheckpoint, Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport, Step, Watcher,
-    WatcherArgs, WatcherMessage, WatcherReport, Watchlist, wake_on_change,
+    ChainContext, FinalityWait, NoCheckpoint, Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport, Step,
+    Watcher, WatcherArgs, WatcherMessage, WatcherReport, Watchlist, wake_on_change,
 };
 use payferry_actors::inbox::PaymentInbox;
 use payferry_devchain::{Mining, Tags};
