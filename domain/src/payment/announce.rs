@@ -301,8 +301,8 @@ struct Body<'a> {
     /// Of an event of a refund: `amount` under an unambiguous name.
     payment_amount: Option<String>,
     labels: Vec<&'static str>,
-    failure_reason: Option<PublicFailure>,
-    failure: Option<&'static str>,
+    failure_reason: Option<&'static str>,
+    failure: Option<&'a str>,
     metadata: Option<&'a Map<String, Value>>,
 }
 
@@ -314,7 +314,7 @@ pub fn payload(payment: &Payment, announcement: &Announcement, event_id: EventId
     let settlement = payment.settlement.as_deref().filter(|_| fixed);
     let refund = payment.refunds.iter().find(|refund| Some(refund.id) == announcement.refund_id);
     let excess = payment.excess_received();
-    let failure = payment.public_failure_at(announcement.status, announcement.failure_reason);
+    let failure = failure_of(payment, announcement, refund);
     serde_json::to_string(&Body {
         id: event_id,
         event: announcement.name.as_str(),
@@ -345,10 +345,30 @@ pub fn payload(payment: &Payment, announcement: &Announcement, event_id: EventId
         refund_failure: refund.filter(|refund| refund.failure_reason().is_some()).and_then(|it| it.failure.as_deref()),
         payment_amount: announcement.refund_id.map(|_| terms.amount.to_string()),
         labels: payment.labels.iter().map(Label::as_str).collect(),
-        failure_reason: failure,
-        failure: failure.map(PublicFailure::words),
+        failure_reason: failure.map(|(code, _)| code),
+        failure: failure.map(|(_, words)| words),
         metadata: terms.metadata.as_ref(),
     })
+}
+
+/// Returns the code and the words of the failure that an announcement is about: of the refund, of the settlement, or of the
+/// payment.
+fn failure_of<'a>(
+    payment: &Payment,
+    announcement: &Announcement,
+    refund: Option<&'a Refund>,
+) -> Option<(&'static str, &'a str)> {
+    if announcement.name == EventName::RefundFailed
+        && let Some(refund) = refund
+        && let Some(reason) = refund.failure_reason()
+    {
+        return Some((reason.as_str(), refund.failure.as_deref()?));
+    }
+    let failure = match announcement.name {
+        EventName::PayinSettlementFailed => Some(PublicFailure::SettlementFailed),
+        _ => payment.public_failure_at(announcement.status, announcement.failure_reason),
+    };
+    failure.map(|failure| (failure.as_str(), failure.words()))
 }
 
 /// Returns the body of the test event of an endpoint.

@@ -229,14 +229,16 @@ fn of_payment(body: Body) -> Body {
 }
 
 fn of_refund(body: Body) -> Body {
-    body.always("refund_id", "", id::<RefundId>())
+    let reasons = rule::one_of([names::<PublicFailure>(), names::<RefundFailure>()].concat());
+    body.sometimes("failure_reason", "Of `refund.failed`: that of the refund.", reasons)
+        .always("refund_id", "", id::<RefundId>())
         .always("refund_amount", "The amount of the refund.", amount())
         .sometimes("payment_amount", "The same as `amount`: the amount due of the payment.", amount())
         .always("refund_address", "The recipient, EIP-55.", rule::address_schema())
         .sometimes("refund_reference", "As submitted.", rule::string())
         .sometimes("refund_metadata", "As submitted.", rule::free_schema())
-        .sometimes("refund_failure_reason", "", one_of::<RefundFailure>())
-        .sometimes("refund_failure", "The failure reason in words.", rule::string())
+        .sometimes("refund_failure_reason", "The same as `failure_reason`.", one_of::<RefundFailure>())
+        .sometimes("refund_failure", "The same as `failure`.", rule::string())
 }
 
 fn id_of(subject: Subject) -> ObjectBuilder {

@@ -124,6 +124,7 @@ fn a_rejected_refund_fails_and_returns_its_amount() {
     let body: serde_json::Value = serde_json::from_str(&body).unwrap();
     assert_eq!(body["refund_failure_reason"], "not_approved");
     assert_eq!(body["refund_failure"], "the operator did not approve the refund");
+    assert_eq!((&body["failure_reason"], &body["failure"]), (&body["refund_failure_reason"], &body["refund_failure"]));
     // The address may be blocked while the refund is held.
     underpaid().when(held(1)).when(blocks(1)).also(failed(RefundFailure::AddressBlocked));
     rejected(paid().settled(1)).is(Settled, &[]).money("10.00", "0.00", "0.00", "10.00");

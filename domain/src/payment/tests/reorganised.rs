@@ -10,6 +10,10 @@ use Status::{Confirmed, Pending, Settled};
 #[test]
 fn a_permanent_failure_is_announced_once_and_retried() {
     let story = paid().notified(CONFIRMED).settlement_fails(1).is(Confirmed, &[SettlementFailed]);
+    let body = payload(&story.payment, story.notified.last().unwrap(), EventId::from_ulid(Ulid(1))).unwrap();
+    let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let words = PublicFailure::SettlementFailed.words();
+    assert_eq!((&body["failure_reason"], &body["failure"]), (&"settlement_failed".into(), &words.into()));
     let retry_at = |story: &Story, secs| {
         let at = story.now.plus_secs(secs);
         Effect::AwaitRetry { operation: story.operation(), at }
