@@ -124,7 +124,9 @@ fn one_block(payment: &Payment) -> bool {
 fn excess_after_freeze(payment: &Payment) -> bool {
     let frozen = matches!(payment.status, Status::Confirmed | Status::Settled)
         || payment.failure_reason == Some(FailureReason::SettlementFailed);
+    let has_surplus = payment.tolerated.is_some();
     payment.transfers.iter().filter(|transfer| transfer.excess).all(|transfer| transfer.counted && frozen)
+        && (frozen || !has_surplus)
 }
 
 fn failure_has_reason(payment: &Payment) -> bool {

@@ -23,7 +23,7 @@ use payferry_journal::psps::Ceilings;
 use payferry_runtime::observe::{ActorKind, ActorMetrics};
 
 use crate::aggregate::{Aggregate, Aggregates, ChainProgress, Decided, Message, Services, SupervisorMessage};
-use crate::chain::watchlist::FinalityWait;
+use crate::chain::FinalityWait;
 use crate::compliance::{KytSubject, ScreenRequest};
 use crate::failed::Failed;
 use crate::inbox::PaymentInbox;
@@ -214,7 +214,7 @@ impl Aggregate for Payment {
         let id = self.id();
         match *effect {
             Effect::AwaitFinality { key, revision, block_number, finality } => {
-                let amount = payment_amount(self);
+                let amount = self.amount_at_risk();
                 let wait = FinalityWait { payment_id: id, key, revision, block_number, finality, amount };
                 payments.chains.watchlist().await_finality(wait);
             }
@@ -296,12 +296,6 @@ async fn as_it_is_now<'c>(
         payments::set_aside_of(database, id, chains.running().map(|spec| spec.chain), observed.len() as u64).await?;
     let observed = chains.facts(database, &rows).await?;
     Ok(Cow::Owned(Command::TakeIn { observed }))
-}
-
-/// Amount that a payment asks for, or has received if that is more, as for its finality.
-fn payment_amount(payment: &Payment) -> Amount {
-    let received = payment.transfers.iter().filter(|transfer| transfer.is_right() && transfer.is_present());
-    received.map(|transfer| transfer.amount).sum::<Amount>().max(payment.terms.amount)
 }
 
 /// A verdict that changes nothing about a transfer in review still ends the wait: the next wait begins.

@@ -51,7 +51,7 @@ pub use gas::{
     batch_items_max, collect_gas_limit,
 };
 pub use operation::{OperationKind, SIGNATURE_BYTES_MAX};
-// What both versions have in common.
+// Equal in both versions.
 pub use payferry_contracts::{
     CREATE2_DEPLOYER, CREATE2_DEPLOYER_CODE, MULTICALL3_JSON, Multicall3, TEST_USDT_JSON, TestUSDT, Token,
     create2_deploy_input, payferry_address, test_usdt_init_code, vault_implementation_address,

@@ -132,14 +132,21 @@ impl Payment {
     /// Returns the amount received before confirmation, without a tolerated surplus. Refunds are not deducted. Frozen at
     /// confirmation.
     pub fn amount_received(&self) -> Amount {
-        let received: Amount = self.transfers.iter().filter(|t| t.counted && !t.excess).map(|t| t.amount).sum();
-        received.saturating_sub(self.tolerated.unwrap_or_default())
+        self.counted(false).saturating_sub(self.tolerated_surplus())
     }
 
     /// Returns the amount received after confirmation, and a tolerated surplus.
     pub fn excess_received(&self) -> Amount {
-        let excess: Amount = self.transfers.iter().filter(|t| t.counted && t.excess).map(|t| t.amount).sum();
-        excess.saturating_add(self.tolerated.unwrap_or_default())
+        self.counted(true).saturating_add(self.tolerated_surplus())
+    }
+
+    /// Returns the part of the amount received that is excess. A reorganisation can leave less than was tolerated.
+    fn tolerated_surplus(&self) -> Amount {
+        self.tolerated.unwrap_or_default().min(self.counted(false))
+    }
+
+    fn counted(&self, excess: bool) -> Amount {
+        self.transfers.iter().filter(|t| t.counted && t.excess == excess).map(|t| t.amount).sum()
     }
 
     /// Returns the outstanding amount: zero unless the payment waits for funds.
@@ -315,11 +322,15 @@ impl Payment {
         self.is_dust_amount(transfer.amount)
     }
 
-    /// Returns the finality that the transfers of this payment require: the one for max(amount due, total received).
-    pub fn required_finality(&self) -> Finality {
+    /// Returns max(amount due, total received), which determines the precautions before its transfers count.
+    pub fn amount_at_risk(&self) -> Amount {
         let present = self.transfers.iter().filter(|t| t.is_right() && t.is_present());
-        let received: Amount = present.map(|transfer| transfer.amount).sum();
-        self.terms.finality.required(received.max(self.terms.amount))
+        present.map(|transfer| transfer.amount).sum::<Amount>().max(self.terms.amount)
+    }
+
+    /// Returns the finality that the transfers of this payment require.
+    pub fn required_finality(&self) -> Finality {
+        self.terms.finality.required(self.amount_at_risk())
     }
 
     /// Returns true if further in-time funds would complete the payment without a decision of a person.

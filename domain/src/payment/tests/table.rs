@@ -119,6 +119,14 @@ fn a_surplus_within_the_tolerance_is_excess() {
     given(large).arrives(tx(1).of("1001")).is(Confirmed, &[Excess]).money("1000.00", "1.00", "0.00", "1001.00");
     let accepting = Terms { overpayment: OverpaymentPolicy::Accept, ..forgiving() };
     given(accepting).arrives(tx(1).of("10.01")).is(Confirmed, &[]).queues(&[(Queue, "10.01")]);
+    // After a refund of everything, the orphaned surplus is gone, too.
+    let failed = given(forgiving()).arrives(tx(1).of("10.01")).settlement_fails(1);
+    let back = refund_of(1, None, Funds::Received, None, Requester::Psp);
+    let back = failed.when(back).cleared(1);
+    let sent = Command::CompleteRefund { refund_id: refund_id(1), revision: 1, tx_hash: hash(91) };
+    let failed = back.when(sent).failed(FailureReason::SettlementFailed).money("10.00", "0.01", "0.00", "0.00");
+    let gone = failed.when(tx(1).of("10.01").rev(2).gone().seen()).money("0.00", "0.00", "0.00", "0.00");
+    gone.alarms(&[Alarm::Overdrawn { amount: amount("10.01") }]);
     let orphaned = given(forgiving()).arrives(tx(1).of("10.01")).when(tx(1).of("10.01").rev(2).gone().seen());
     orphaned.is(Pending, &[Reorged]).money("0.00", "0.00", "10.00", "0.00");
 }
