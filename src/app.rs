@@ -203,6 +203,12 @@ impl App {
         &self.ready
     }
 
+    /// Waits until this service must not write any more, because another one has the lock of the database; returns why.
+    /// Never ends on SQLite. The service has to end at once, without [`Self::stop`]: the other one does its work.
+    pub async fn writer_lost(&self) -> String {
+        self.system.database().writer_lost().await
+    }
+
     /// Stops in order: refuses new requests, answers the running ones, stops the tree with its journal flushed, closes
     /// the database. Takes at most [`STOP_TIMEOUT`].
     pub async fn stop(self) {

@@ -17,6 +17,7 @@ use crate::checkpoints::{Checkpoints, READERS_PATIENCE, SQLITE_LOG_PAGES_MAX};
 use crate::connection::{Connection, Transaction, within};
 use crate::failure::DatabaseFailure;
 use crate::postgres;
+use crate::writer_lock::WriterLock;
 
 /// Read connections beside SQLite's single writer.
 pub const SQLITE_READERS_MAX: u32 = 8;
@@ -54,6 +55,8 @@ pub struct Database {
     visitors: Connection,
     visitors_writing: Arc<Semaphore>,
     long_timeout: DatabaseConnection,
+    /// The journal's only connection, and the lock that its sessions hold. Set only for PostgreSQL.
+    pub(crate) journal: Option<(Connection, Arc<WriterLock>)>,
     /// Set only for SQLite.
     checkpoints: Option<Arc<Checkpoints>>,
 }
@@ -83,17 +86,21 @@ impl Database {
                 reader: unlimited(reader),
                 visitors: unlimited(visitors),
                 visitors_writing: Arc::new(Semaphore::new(SQLITE_API_WRITES_MAX)),
+                journal: None,
                 checkpoints: Some(Arc::new(checkpoints)),
             });
         }
         let server = postgres::Server::reach(url).await?;
-        let limited = |max| Connection { pool: server.pool(max), limit: Some(postgres::ANSWER_TIMEOUT), turns: None };
+        let within_limit = |pool| Connection { pool, limit: Some(postgres::ANSWER_TIMEOUT), turns: None };
+        let limited = |max| within_limit(server.pool(max));
+        let lock = Arc::new(WriterLock::new(server.application()));
         Ok(Self {
             writer: limited(postgres::WRITERS_MAX),
             reader: limited(postgres::READERS_MAX),
             visitors: limited(postgres::API_CALLS_MAX),
             visitors_writing: Arc::new(Semaphore::new(postgres::API_WRITES_MAX)),
             long_timeout: server.patient_pool(),
+            journal: Some((within_limit(server.journal_pool(&lock)), lock)),
             checkpoints: None,
         })
     }
@@ -103,6 +110,13 @@ impl Database {
     pub fn api_pool(&self) -> Self {
         let writer = Connection { turns: Some(Arc::clone(&self.visitors_writing)), ..self.writer.clone() };
         Self { reader: self.visitors.clone(), writer, ..self.clone() }
+    }
+
+    /// The database for the journal, whose writes use the connection that holds the lock.
+    #[must_use]
+    pub fn for_journal(&self) -> Self {
+        let Some((journal, _)) = &self.journal else { return self.clone() };
+        Self { writer: journal.clone(), ..self.clone() }
     }
 
     /// Connections for queries. They see everything that was committed before the call.
@@ -158,9 +172,12 @@ impl Database {
 
     /// Closes all connections.
     pub async fn close(self) -> Result<(), DbErr> {
-        let Self { writer, reader, visitors, long_timeout, checkpoints, .. } = self;
+        let Self { writer, reader, visitors, long_timeout, journal, checkpoints, .. } = self;
         if let Some(checkpoints) = checkpoints {
             checkpoints.close().await?;
+        }
+        if let Some((journal, _)) = journal {
+            journal.pool.close().await?;
         }
         visitors.pool.close().await?;
         reader.pool.close().await?;

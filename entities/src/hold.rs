@@ -1,8 +1,8 @@
-//! Prevents a second service on the same SQLite file.
+//! Prevents a second service on the same database.
 //!
-//! A running service caches live wallets in memory. A second service that created payments in the same file would use
-//! wallets that the first one does not know, so their transfers would be missed. PostgreSQL has an index of all
-//! wallets. Not here: commands that read or change a setting beside a running service, which are allowed.
+//! A running service caches live wallets in memory, and its webhook sender and settlers expect to be the only ones. On
+//! SQLite a service locks the file, and on PostgreSQL the session of its journal holds a lock (`writer_lock`). Not here:
+//! commands that read or change a setting beside a running service, which are allowed.
 
 use std::fs::{File, TryLockError};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use sea_orm::{DbBackend, DbErr};
 use crate::Database;
 use crate::database::{private_file, sqlite_file};
 
-/// Time to wait for a service that is shutting down.
+/// Time to wait for a service that is shutting down, or whose end the server has not noticed yet.
 pub const HOLD_PATIENCE: Duration = Duration::from_secs(30);
 /// Delay between attempts.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -27,13 +27,14 @@ pub struct Hold {
 }
 
 impl Database {
-    /// Locks SQLite's file for this service. Fails if another service still holds the lock after [`HOLD_PATIENCE`].
-    /// In-memory databases and PostgreSQL need no lock.
+    /// Locks the database for this service. Fails if another service still holds the lock after [`HOLD_PATIENCE`].
+    /// In-memory databases need no lock.
     pub async fn hold(&self) -> Result<Hold, DbErr> {
         self.hold_within(HOLD_PATIENCE).await
     }
 
     async fn hold_within(&self, patience: Duration) -> Result<Hold, DbErr> {
+        self.hold_journal(patience).await?;
         let path = if self.backend() == DbBackend::Sqlite { sqlite_file(self.reader()).await? } else { None };
         let Some(path) = path else { return Ok(Hold { _file: None }) };
         let mut lock = path.clone().into_os_string();
@@ -54,6 +55,17 @@ impl Database {
                 Err(TryLockError::Error(error)) => return Err(failed(&error)),
             }
         }
+    }
+
+    async fn hold_journal(&self, patience: Duration) -> Result<(), DbErr> {
+        let until = Instant::now() + patience;
+        while let Some(holder) = self.take_writer_lock().await? {
+            if Instant::now() >= until {
+                return Err(DbErr::Custom(format!("{holder}; stop it first")));
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(())
     }
 }
 

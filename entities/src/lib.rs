@@ -12,6 +12,7 @@ pub mod in_one_statement;
 pub mod postgres;
 mod store_error;
 mod tables;
+mod writer_lock;
 
 pub use connection::{Connection, Transaction, find_all, query_all};
 pub use database::Database;
@@ -21,3 +22,4 @@ pub use in_one_statement::{Batch, NotCommitted};
 pub use postgres::WeakTls;
 pub use store_error::{ChangeError, StoreError};
 pub use tables::*;
+pub use writer_lock::LOCK_CHECK_PAUSE;

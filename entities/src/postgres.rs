@@ -5,12 +5,15 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sea_orm::{DatabaseConnection, DbErr, RuntimeErr, SqlxPostgresConnector};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Error, Executor, PgConnection};
 use url::Url;
+
+use crate::writer_lock::WriterLock;
 
 /// Read connections.
 pub const READERS_MAX: u32 = 8;
@@ -38,6 +41,8 @@ const IDLE_IN_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(4);
 const TRIED_AFTER_IDLE: Duration = Duration::from_secs(1);
 /// Time limit of that test.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// Name of the service in the sessions of the server, unless the URL has another one.
+const APPLICATION: &str = "payferry";
 /// Connections without time limits, for migrations and sweeping.
 const PATIENT_MAX: u32 = 1;
 /// Variable that sets `sslmode` for every URL that does not (as in libpq).
@@ -144,26 +149,29 @@ impl Server {
         format!("PostgreSQL at {}:{}, database {database}", self.0.get_host(), self.0.get_port())
     }
 
+    /// Name of the service in the sessions of the server.
+    pub(crate) fn application(&self) -> &str {
+        self.0.get_application_name().unwrap_or(APPLICATION)
+    }
+
     /// Creates a pool with time limits.
     pub(crate) fn pool(&self, connections_max: u32) -> DatabaseConnection {
-        let options = PgPoolOptions::new()
-            .max_connections(connections_max)
-            .acquire_timeout(ACQUIRE_TIMEOUT)
-            // Replaced by the test of idle connections below.
-            .test_before_acquire(false)
-            .after_connect(|connection, _| Box::pin(limit(connection)))
-            .before_acquire(|connection, meta| {
-                Box::pin(async move {
-                    if meta.idle_for >= TRIED_AFTER_IDLE {
-                        try_out(connection).await?;
-                    }
-                    Ok(true)
-                })
-            })
-            // The pool also tests returned connections, but without a time limit: a connection to a silent server would
-            // never be replaced.
-            .after_release(|connection, _| Box::pin(async move { try_out(connection).await.map(|()| true) }));
+        let options = limited(connections_max).after_connect(|connection, _| Box::pin(limit(connection)));
         SqlxPostgresConnector::from_sqlx_postgres_pool(options.connect_lazy_with(self.0.clone()))
+    }
+
+    /// Creates the pool of the journal: one connection with time limits, whose session holds the lock. It is not replaced
+    /// because of its age, which would release the lock.
+    pub(crate) fn journal_pool(&self, lock: &Arc<WriterLock>) -> DatabaseConnection {
+        let (server, lock) = (self.0.clone().application_name(lock.session()), Arc::clone(lock));
+        let options = limited(1).idle_timeout(None).max_lifetime(None).after_connect(move |connection, _| {
+            let lock = Arc::clone(&lock);
+            Box::pin(async move {
+                limit(connection).await?;
+                lock.take(connection).await
+            })
+        });
+        SqlxPostgresConnector::from_sqlx_postgres_pool(options.connect_lazy_with(server))
     }
 
     /// Creates a pool without time limits. It connects on first use.
@@ -171,6 +179,26 @@ impl Server {
         let options = PgPoolOptions::new().max_connections(PATIENT_MAX).acquire_timeout(ACQUIRE_TIMEOUT);
         SqlxPostgresConnector::from_sqlx_postgres_pool(options.connect_lazy_with(self.0.clone()))
     }
+}
+
+/// Options of a pool with time limits.
+fn limited(connections_max: u32) -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(connections_max)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        // Replaced by the test of idle connections below.
+        .test_before_acquire(false)
+        .before_acquire(|connection, meta| {
+            Box::pin(async move {
+                if meta.idle_for >= TRIED_AFTER_IDLE {
+                    try_out(connection).await?;
+                }
+                Ok(true)
+            })
+        })
+        // The pool also tests returned connections, but without a time limit: a connection to a silent server would
+        // never be replaced.
+        .after_release(|connection, _| Box::pin(async move { try_out(connection).await.map(|()| true) }))
 }
 
 async fn limit(connection: &mut PgConnection) -> Result<(), Error> {

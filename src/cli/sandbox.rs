@@ -78,7 +78,10 @@ pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCo
     } else {
         introduce(sandbox.ready(), &sandbox.folder().display().to_string(), args.ephemeral);
     }
-    signals.next().await;
+    tokio::select! {
+        () = signals.next() => {}
+        why = sandbox.writer_lost() => anyhow::bail!("{why}; this service has stopped writing, and ends"),
+    }
     if !args.json {
         println!("\nStopping.");
     }

@@ -50,7 +50,10 @@ pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCo
             println!("  {:<10} chain id {}, {}", chain.as_str(), section.chain_id, hosts.join(", "));
         }
     }
-    signals.next().await;
+    tokio::select! {
+        () = signals.next() => {}
+        why = service.writer_lost() => bail!("{why}; this service has stopped writing, and ends"),
+    }
     if !args.json {
         println!("\nStopping.");
     }

@@ -27,8 +27,13 @@ payferry_domain::named! {
         HttpEndpoint = "http_endpoint",
         /// The connection to the database may be unencrypted.
         DatabaseWithoutTls = "database_without_tls",
+        /// The database acknowledges commits that a crash of its server can lose.
+        AsynchronousCommit = "asynchronous_commit",
     }
 }
+
+/// Values of PostgreSQL's `synchronous_commit` with which an acknowledged commit survives a crash of the server.
+const SYNCHRONOUS_COMMITS: [&str; 2] = ["on", "remote_apply"];
 
 /// Unsafe settings that production may use.
 #[derive(Debug, Clone, Deserialize)]
@@ -82,10 +87,30 @@ impl Config {
         self.unsafe_settings.allow.contains(&setting)
     }
 
+    /// The unsafe settings of the database's server, if this configuration is for production. `synchronous_commit` is its
+    /// value there, for PostgreSQL.
+    pub fn unsafe_findings_of_server(&self, synchronous_commit: Option<&str>) -> Vec<UnsafeFinding> {
+        let mut findings = Findings(Vec::new());
+        if self.server.environment == Environment::Production
+            && let Some(value) = synchronous_commit.filter(|value| !SYNCHRONOUS_COMMITS.contains(value))
+        {
+            let detail = format!(
+                "`synchronous_commit` of the database is `{value}`: a crash of its server can lose acknowledged payments; \
+                 set it to `on` for the role of the service"
+            );
+            findings.add(UnsafeSetting::AsynchronousCommit, detail);
+        }
+        findings.0
+    }
+
     /// Returns the unsafe settings of this configuration, or an error if one of them is not allowed.
     pub fn allowed_unsafe_settings(&self) -> Result<Vec<UnsafeFinding>, UnsafeRefusal> {
-        let (allowed, refused): (Vec<_>, Vec<_>) =
-            self.unsafe_findings().into_iter().partition(|found| self.allows(found.setting));
+        self.allowed(self.unsafe_findings())
+    }
+
+    /// Returns these findings, or an error if one of them is not allowed.
+    pub fn allowed(&self, findings: Vec<UnsafeFinding>) -> Result<Vec<UnsafeFinding>, UnsafeRefusal> {
+        let (allowed, refused): (Vec<_>, Vec<_>) = findings.into_iter().partition(|found| self.allows(found.setting));
         if refused.is_empty() { Ok(allowed) } else { Err(UnsafeRefusal(refused)) }
     }
 }

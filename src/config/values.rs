@@ -44,7 +44,7 @@ pub(super) fn expected(key: &str) -> &'static str {
         "auditors.vaults_interval_ms" => "a whole number, or 0 for never",
         "unsafe.allow" => {
             "a list of names: kyt_allow_everything, bare_key_file, readable_secrets, public_url, one_endpoint, \
-             http_endpoint, database_without_tls"
+             http_endpoint, database_without_tls, asynchronous_commit"
         }
         "payments.shards" => "a number that divides 256, such as 16",
         key => match key.strip_prefix("chains.").and_then(|rest| rest.split_once('.')) {

@@ -167,6 +167,11 @@ impl Sandbox {
         self.folder.path()
     }
 
+    /// As [`App::writer_lost`].
+    pub async fn writer_lost(&self) -> String {
+        self.app.writer_lost().await
+    }
+
     /// Stops gracefully: the service first, then the environment. Time-limited.
     pub async fn stop(self) {
         let Self { app, env, folder, .. } = self;

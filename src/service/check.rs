@@ -25,7 +25,13 @@ pub struct CheckLine {
 /// Checks all requirements. Changes nothing.
 pub async fn check(config: &Config) -> Vec<CheckLine> {
     let mut lines = Lines::default();
-    lines.unsafe_settings(config);
+    let findings = config.unsafe_findings();
+    lines.unsafe_settings(config, &findings);
+    if findings.iter().all(|found| found.setting != UnsafeSetting::DatabaseWithoutTls)
+        && let Ok(Some(weak)) = WeakTls::of(&config.database.url)
+    {
+        lines.add("service".to_owned(), "database TLS", Grade::Doubtful, weak.to_string());
+    }
     lines.read(
         "master key",
         secrets::sealer(config).map(|sealer| format!("read; version {} is current", sealer.current())),
@@ -35,7 +41,13 @@ pub async fn check(config: &Config) -> Vec<CheckLine> {
     let signer = secrets::signer(&config.signer);
     let operator = signer.as_ref().map(OperatorSigner::address).ok();
     lines.read("signer", signer.map(|signer| checksummed(signer.address())));
-    lines.read("database", database(&config.database.url).await);
+    match database(&config.database.url).await {
+        Ok((state, synchronous_commit)) => {
+            lines.unsafe_settings(config, &config.unsafe_findings_of_server(synchronous_commit.as_deref()));
+            lines.read("database", Ok(state));
+        }
+        Err(error) => lines.read("database", Err(error)),
+    }
     let address = contract(config);
     let known = *address.as_ref().unwrap_or(&Address([0; 20]));
     lines.read("contract", address.map(checksummed));
@@ -72,16 +84,10 @@ impl Lines {
         self.add("service".to_owned(), what, grade, detail);
     }
 
-    fn unsafe_settings(&mut self, config: &Config) {
-        let findings = config.unsafe_findings();
+    fn unsafe_settings(&mut self, config: &Config, findings: &[UnsafeFinding]) {
         for UnsafeFinding { setting, detail } in findings.iter().cloned() {
             let grade = if config.allows(setting) { Grade::Doubtful } else { Grade::Bad };
             self.add("service".to_owned(), &format!("unsafe setting {setting}"), grade, detail);
-        }
-        if findings.iter().all(|found| found.setting != UnsafeSetting::DatabaseWithoutTls)
-            && let Ok(Some(weak)) = WeakTls::of(&config.database.url)
-        {
-            self.add("service".to_owned(), "database TLS", Grade::Doubtful, weak.to_string());
         }
     }
 
@@ -120,19 +126,21 @@ impl Lines {
     }
 }
 
-async fn database(url: &str) -> anyhow::Result<String> {
+/// State of the database, and its `synchronous_commit`.
+async fn database(url: &str) -> anyhow::Result<(String, Option<String>)> {
     // Opening would create it.
     if let Some(file) = sqlite_file(url).filter(|file| !file.exists()) {
-        return Ok(format!("{} will be created at the first start", file.display()));
+        return Ok((format!("{} will be created at the first start", file.display()), None));
     }
     let database = Database::open(url).await?;
     let pending = pending(database.long_timeout()).await?.len();
-    let backend = database.backend();
+    let (backend, synchronous_commit) = (database.backend(), database.synchronous_commit().await?);
     database.close().await?;
-    Ok(match pending {
+    let state = match pending {
         0 => format!("{backend:?}, tables up to date"),
         n => format!("{backend:?}, {n} migrations pending until the next start"),
-    })
+    };
+    Ok((state, synchronous_commit))
 }
 
 async fn one(chain: &Configured, operator: Option<Address>) -> Vec<CheckLine> {

@@ -23,10 +23,7 @@ use crate::terms::ConsentTerms;
 /// Reads every secret, opens the database and starts the service. It answers requests when this returns. A chain that
 /// cannot be used is logged and retried, and the other chains run.
 pub async fn start(config: &Config) -> anyhow::Result<App> {
-    let unsafe_settings = config.allowed_unsafe_settings()?;
-    for UnsafeFinding { setting, detail } in &unsafe_settings {
-        tracing::warn!("the unsafe setting {setting} is allowed: {detail}");
-    }
+    let mut unsafe_settings = config.allowed_unsafe_settings()?;
     let listeners = Listeners::bind(config).await?;
     let clock = Clock::default();
     let signer = secrets::signer(&config.signer)?;
@@ -39,6 +36,11 @@ pub async fn start(config: &Config) -> anyhow::Result<App> {
     let checkpoint = checkpoint()?;
     let (sealer, operator_token) = (secrets::sealer(config)?, secrets::operator_token(config)?);
     let database = Database::open(&config.database.url).await.context("the database cannot be opened")?;
+    let synchronous_commit = database.synchronous_commit().await.context("the database cannot be read")?;
+    unsafe_settings.extend(config.allowed(config.unsafe_findings_of_server(synchronous_commit.as_deref()))?);
+    for UnsafeFinding { setting, detail } in &unsafe_settings {
+        tracing::warn!("the unsafe setting {setting} is allowed: {detail}");
+    }
     let parts = AppParts {
         database,
         clock,

@@ -112,7 +112,7 @@ impl System {
             .await
             .map_err(failed("root"))?;
         let (journal, task) =
-            Journal::start_with(database.clone(), ActorRegistry::clone(&registry), registry.tally().clone());
+            Journal::start_with(database.for_journal(), ActorRegistry::clone(&registry), registry.tally().clone());
         let writing = write(task, ActorRegistry::clone(&registry));
         let services = Arc::new(Services {
             pauses: Pauses::new(database.clone()),

@@ -15,6 +15,7 @@ mod reconcile;
 mod sandbox;
 mod serve;
 mod statement;
+mod two_services;
 
 use std::process::Output;
 

@@ -19,29 +19,33 @@ use super::complaint;
 const BLOCK_TIME: Duration = Duration::from_millis(100);
 
 /// Chains with tokens and payers, and a configuration for them; the contract is not yet deployed.
-struct Outside {
-    accounts: Arc<Accounts>,
-    chains: Vec<Deployment>,
-    folder: Folder,
-    _database: TestDatabase,
+pub(super) struct Outside {
+    pub(super) accounts: Arc<Accounts>,
+    pub(super) chains: Vec<Deployment>,
+    pub(super) folder: Folder,
+    pub(super) database: TestDatabase,
     _temp: tempfile::TempDir,
 }
 
 impl Outside {
     async fn with(chains: &[Chain]) -> Self {
+        Self::on(TestDatabase::create().await, chains).await
+    }
+
+    /// On this database.
+    pub(super) async fn on(database: TestDatabase, chains: &[Chain]) -> Self {
         let (accounts, temp) = (Arc::new(Accounts::known(2)), tempfile::tempdir().unwrap());
         let mut deployments = Vec::new();
         for chain in chains {
             let node = Node::devchain(chain.default_id(), BLOCK_TIME).await;
             deployments.push(Deployment::tokens_only(*chain, node, &accounts).await);
         }
-        let database = TestDatabase::create().await;
         let folder = Folder::new(temp.path(), database.url(), &deployments, &accounts, [0, 0]);
-        Self { accounts, chains: deployments, folder, _database: database, _temp: temp }
+        Self { accounts, chains: deployments, folder, database, _temp: temp }
     }
 
     /// Lines of `check --json` as `place: what`, grade and text, and the exit code.
-    fn check(&self) -> (Vec<(String, String, String)>, Option<i32>) {
+    pub(super) fn check(&self) -> (Vec<(String, String, String)>, Option<i32>) {
         let output = binary().output(&self.folder, &["check", "--json"]);
         let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
         let text = |row: &Value, key: &str| row[key].as_str().unwrap().to_owned();
@@ -52,7 +56,7 @@ impl Outside {
     }
 }
 
-fn binary() -> Binary {
+pub(super) fn binary() -> Binary {
     Binary::at(env!("CARGO_BIN_EXE_payferry"))
 }
 
