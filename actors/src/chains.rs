@@ -167,8 +167,11 @@ impl Chains {
         if view.degraded_reason.is_some() {
             return Err("cannot be read at the moment".to_owned());
         }
+        let Some(l1_fee_wei) = view.l1_fee_wei else {
+            return Err("its L1 data fee is not known yet".to_owned());
+        };
         let fee_wei = view.base_fee_wei.saturating_add(spec.fees.priority_fee_min_wei);
-        let wei = fee_wei.saturating_mul(u128::from(SETTLE_ITEM_GAS_TYPICAL));
+        let wei = fee_wei.saturating_mul(u128::from(SETTLE_ITEM_GAS_TYPICAL)).saturating_add(l1_fee_wei);
         Ok(wei.saturating_mul(coin_price_usd(spec.chain)) / WEI_PER_MICRO_COIN)
     }
 }
@@ -197,6 +200,7 @@ mod tests {
             safe: None,
             finalized: None,
             base_fee_wei,
+            l1_fee_wei: Some(0),
             degraded_reason: None,
             outage: Duration::from_secs(30),
             blocks: Arc::default(),
@@ -228,6 +232,15 @@ mod tests {
         list.set_view(view(Chain::Arbitrum, 5_000_000, 971));
         assert_eq!(chains.best(Token::Usdc, now, |_| false).0, Some(Chain::Arbitrum));
         assert_eq!(chains.best(Token::Usdc, now, |chain| chain == Chain::Arbitrum).0, Some(Chain::Base));
+
+        let l1_fee = |wei| list.set_view(ChainView { l1_fee_wei: wei, ..view(Chain::Arbitrum, 5_000_000, 971) });
+        l1_fee(Some(400_000_000_000));
+        let (chosen, candidates) = chains.best(Token::Usdc, now, |_| false);
+        assert_eq!((chosen, candidates[2].eligible), (Some(Chain::Base), true), "the L1 data fee counts");
+        l1_fee(None);
+        let (chosen, candidates) = chains.best(Token::Usdc, now, |_| false);
+        assert_eq!((chosen, candidates[2].eligible), (Some(Chain::Base), false));
+        assert_eq!(candidates[2].reason, "its L1 data fee is not known yet");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use payferry_domain::{Address, Amount, Chain, Finality, FinalityPolicy, Token};
-use payferry_evm::{ChainSpec, L1Gas};
+use payferry_evm::{ChainSpec, L1Data};
 use rust_decimal::Decimal;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -63,9 +63,9 @@ pub struct ChainSection {
     pub request_timeout_ms: NonZeroU64,
     /// True if the endpoints accept JSON-RPC batches.
     pub json_rpc_batches: bool,
-    /// Gas that the chain charges in addition to execution.
-    #[serde(deserialize_with = "l1_gas")]
-    pub l1_gas: L1Gas,
+    /// How the chain charges for the data of a transaction.
+    #[serde(deserialize_with = "l1_data")]
+    pub l1_data: L1Data,
     /// Maximum fee per gas, in wei.
     #[serde(rename = "max_fee_gwei", deserialize_with = "gwei")]
     pub max_fee_wei: u128,
@@ -104,7 +104,7 @@ impl ChainSection {
         spec.fallback_depth_blocks = self.fallback_depth_blocks.get();
         spec.range_blocks_max = self.range_blocks_max.get();
         spec.second_look_blocks = self.second_look_blocks.get();
-        spec.l1_gas = self.l1_gas;
+        spec.l1_data = self.l1_data;
         spec.fees.max_fee_wei = self.max_fee_wei;
         spec.fees.priority_fee_max_wei = self.max_fee_wei / 2;
         spec.fees.priority_fee_min_wei = self.priority_fee_min_wei;
@@ -162,7 +162,7 @@ pub(super) fn expected(key: &str) -> &'static str {
         "endpoints_agree_from" => "an amount of tokens as text, such as \"10000\"",
         "finality_least" => "the bands of `finality`, or an empty list",
         "has_safe" | "has_finalized" | "json_rpc_batches" => "true or false",
-        "l1_gas" => "\"none\" or \"arbitrum\"",
+        "l1_data" => "\"none\", \"arbitrum\" or \"op_stack\"",
         "max_fee_gwei" | "priority_fee_min_gwei" => "gwei as text, such as \"0.001\"",
         "batch_window_ms" => "a whole number",
         _ => "a whole number above zero",
@@ -241,10 +241,11 @@ fn policy(bands: &[Band]) -> Option<FinalityPolicy> {
     }
 }
 
-fn l1_gas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<L1Gas, D::Error> {
+fn l1_data<'de, D: Deserializer<'de>>(deserializer: D) -> Result<L1Data, D::Error> {
     match String::deserialize(deserializer)?.as_str() {
-        "none" => Ok(L1Gas::None),
-        "arbitrum" => Ok(L1Gas::ArbitrumNodeInterface),
+        "none" => Ok(L1Data::None),
+        "arbitrum" => Ok(L1Data::Arbitrum),
+        "op_stack" => Ok(L1Data::OpStack),
         _ => Err(D::Error::custom("not known")),
     }
 }

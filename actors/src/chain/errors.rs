@@ -113,7 +113,7 @@ mod tests {
         errors.take(Ok(())).unwrap();
         errors.add(item()).unwrap();
         errors.take(Err(ClientError::Timeout.into())).unwrap();
-        errors.add(AboveCeiling { required_wei: 2, ceiling_wei: 1 }.into()).unwrap();
+        errors.add(AboveCeiling { required_wei: 2, l1_wei: 0, ceiling_wei: 1 }.into()).unwrap();
         errors.add(JournalError::Conflict.into()).unwrap();
         let gravities: Vec<_> = errors.0.iter().map(|error| error.severity).collect();
         assert_eq!(gravities, [Severity::Item, Severity::Outside, Severity::Item, Severity::Overtaken]);

@@ -108,9 +108,10 @@ impl SettlerState {
     /// like any other. If another transaction takes the nonce first, it is given up like any other.
     async fn fill(&mut self, signer: &OperatorSigner, nonce: i64) -> Result<(), SettleError> {
         let ChainContext { spec, client, .. } = &self.args.context;
-        let fees = Fees::first(client.fee_market().await?, spec.fees)?;
         let (account, input) = (signer.address(), Bytes::new());
-        let gas_limit = FILLER_GAS + self.l1_gas(&input).await?;
+        let l1 = client.l1_charge(spec.l1_data, account, &input).await?;
+        let gas_limit = FILLER_GAS + l1.gas;
+        let fees = Fees::first(client.fee_market().await?, l1.wei_per_gas(gas_limit), spec.fees)?;
         let chain_tx = self.unsigned(account, nonce, account, &input, gas_limit)?;
         let (id, raw) = self.store(signer, chain_tx, fees, Vec::new()).await?;
         self.send_stored(id, &raw).await

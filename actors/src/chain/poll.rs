@@ -327,6 +327,7 @@ impl WatcherState {
             safe: self.tag(heads.safe.as_ref(), spec.has_safe, heads),
             finalized,
             base_fee_wei: heads.latest.base_fee_wei,
+            l1_fee_wei: self.l1_fee_wei,
             degraded_reason: None,
             outage: Duration::from_secs(spec.outage_secs.unsigned_abs()),
             blocks: Arc::new(blocks),

@@ -10,7 +10,6 @@ use payferry_contracts::{Token as TokenContract, batch_gas_limit, salt_of, vault
 use payferry_domain::{Address, Timestamp};
 use payferry_entities::{chain_tx_attempts, chain_txs, operations};
 use payferry_evm::client::ClientError;
-use payferry_evm::config::L1Gas;
 use payferry_evm::fees::Fees;
 use payferry_evm::pace::BlockingError;
 use payferry_evm::wallet::{OperatorSigner, alloy_address};
@@ -21,7 +20,6 @@ use payferry_journal::{ChainTxSubmission, JournalWrite, OperationRefusal, Refuse
 use tokio::time::Instant;
 
 use super::checkpoint::Step;
-use super::done::decoded;
 use super::errors::{Errors, SettleError, severity_of_call};
 use super::given_up::given_up;
 use super::operations::{GIVEN_UP, NOT_CLEARED, batch_input, vault_id};
@@ -34,18 +32,6 @@ const SHORT_LOOKS_MAX: u32 = 3;
 const SHORT_WAIT: Duration = Duration::from_secs(2);
 /// Interval of checks of an invalid row.
 const UNREADABLE_WAIT: Duration = Duration::from_mins(5);
-/// Arbitrum precompile that returns the L1 part of a transaction's gas.
-const NODE_INTERFACE: Address = Address([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xc8]);
-/// Margin for the L1 part, in percent: it varies with the price of L1 blobs.
-const L1_GAS_ROOM_PERCENT: u64 = 150;
-
-alloy::sol! {
-    /// The part of Arbitrum's `NodeInterface` that is used.
-    interface NodeInterface {
-        function gasEstimateL1Component(address to, bool contractCreation, bytes calldata data) external payable returns (uint64 gasEstimateForL1, uint256 baseFee, uint256 l1BaseFeeEstimate);
-    }
-}
-
 impl SettlerState {
     /// Sends all due operations in batches, up to the limit of unmined transactions. An error of one role (such as an
     /// unavailable signer) does not block the other.
@@ -158,8 +144,9 @@ impl SettlerState {
         let ChainContext { spec, client, database, .. } = &self.args.context;
         let signer = self.args.signer(role).clone();
         let input = Bytes::from(batch_input(role, rows)?);
-        let fees = Fees::first(client.fee_market().await?, spec.fees)?;
-        let gas_limit = batch_gas_limit(rows.len()) + self.l1_gas(&input).await?;
+        let l1 = client.l1_charge(spec.l1_data, spec.contract, &input).await?;
+        let gas_limit = batch_gas_limit(rows.len()) + l1.gas;
+        let fees = Fees::first(client.fee_market().await?, l1.wei_per_gas(gas_limit), spec.fees)?;
         let ours = queue::next_nonce(database, spec.chain, signer.address()).await?.unwrap_or(0);
         // This is the answer of one endpoint. If it is too high, a nonce is left out, and filled later when the
         // transaction is not mined.
@@ -240,8 +227,7 @@ impl SettlerState {
         fees: Fees,
     ) -> Result<chain_tx_attempts::Model, SettleError> {
         let malformed = |_| SettleError::Row("a stored transaction is malformed");
-        let to: Address = tx.to_address.parse().map_err(|_| SettleError::Row("a stored transaction is malformed"))?;
-        let input: Bytes = tx.input.parse().map_err(|_| SettleError::Row("a stored transaction is malformed"))?;
+        let (to, input) = called(tx)?;
         let signed = signer
             .sign(TxEip1559 {
                 chain_id: self.args.spec.chain_id,
@@ -300,7 +286,10 @@ impl SettlerState {
         let fee = |text: &str| text.parse::<u128>().map_err(|_| SettleError::Row("a stored fee is malformed"));
         let before =
             Fees { max_fee_wei: fee(&last.max_fee_per_gas)?, priority_fee_wei: fee(&last.max_priority_fee_per_gas)? };
-        let fees = before.raised(client.fee_market().await?, spec.fees)?;
+        let (to, input) = called(tx)?;
+        let l1 = client.l1_charge(spec.l1_data, to, &input).await?;
+        let l1_wei = l1.wei_per_gas(tx.gas_limit.unsigned_abs());
+        let fees = before.raised(client.fee_market().await?, l1_wei, spec.fees)?;
         let attempt = self.sign(signer, tx, fees).await?;
         self.reached(Step::Signed)?;
         let raw = attempt.raw.clone();
@@ -313,17 +302,13 @@ impl SettlerState {
         self.send(tx.id, &raw).await;
         self.reached(Step::Broadcast)
     }
+}
 
-    /// Gas that the chain charges for posting the call data to L1.
-    pub(super) async fn l1_gas(&self, input: &Bytes) -> Result<u64, SettleError> {
-        if self.args.spec.l1_gas == L1Gas::None {
-            return Ok(0);
-        }
-        let to = alloy_address(self.args.spec.contract);
-        let call =
-            NodeInterface::gasEstimateL1ComponentCall { to, contractCreation: false, data: input.clone() }.abi_encode();
-        let answer = self.args.client.call(NODE_INTERFACE, call).await?;
-        let estimate = decoded::<NodeInterface::gasEstimateL1ComponentCall>(&answer)?;
-        Ok(estimate.gasEstimateForL1.saturating_mul(L1_GAS_ROOM_PERCENT) / 100)
+/// Recipient and call data of a stored transaction.
+fn called(tx: &chain_txs::Model) -> Result<(Address, Bytes), SettleError> {
+    let malformed = SettleError::Row("a stored transaction is malformed");
+    match (tx.to_address.parse(), tx.input.parse()) {
+        (Ok(to), Ok(input)) => Ok((to, input)),
+        _ => Err(malformed),
     }
 }

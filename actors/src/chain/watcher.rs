@@ -99,6 +99,11 @@ pub struct WatcherReport {
     pub degraded_reason: Option<String>,
 }
 
+/// Interval between two reads of the L1 charge, which only the choice of a chain uses.
+const L1_FEE_INTERVAL: Duration = Duration::from_secs(30);
+/// Time limit of such a read, which delays a poll.
+const L1_FEE_PATIENCE: Duration = Duration::from_secs(2);
+
 /// Internal state of a running watcher. All of it can be rebuilt.
 pub struct WatcherState {
     pub(super) args: WatcherArgs,
@@ -113,6 +118,9 @@ pub struct WatcherState {
     /// True if the last poll found no new block for longer than an outage.
     stood_still: bool,
     not_before: Instant,
+    /// L1 charge of a settlement when it was read last.
+    pub(super) l1_fee_wei: Option<u128>,
+    l1_fee_due: Instant,
     polls: PollRequests,
     pub(super) swept: Sweep,
     _ticker: AbortOnDropHandle<()>,
@@ -140,6 +148,8 @@ impl Behaviour for Watcher {
             report: WatcherReport::default(),
             checked: false,
             not_before: Instant::now(),
+            l1_fee_wei: None,
+            l1_fee_due: Instant::now(),
             polls,
             swept: Sweep::default(),
             _ticker: ticker,
@@ -246,6 +256,7 @@ impl WatcherState {
                 self.report.failures = 0;
                 self.note(None);
                 self.note_standstill();
+                self.read_l1_fee().await;
                 more
             }
             Err(error) => {
@@ -261,6 +272,23 @@ impl WatcherState {
             self.checked = true;
         }
         Ok(())
+    }
+
+    /// Reads the L1 charge of a settlement at intervals, for the choice of a chain. After an error, the last one stays.
+    async fn read_l1_fee(&mut self) {
+        if Instant::now() < self.l1_fee_due {
+            return;
+        }
+        let ChainContext { spec, client, .. } = &self.args.context;
+        let reading = client.l1_fee_per_settlement_wei(spec.l1_data, spec.contract, spec.batch_items_max);
+        match tokio::time::timeout(L1_FEE_PATIENCE, reading).await {
+            Ok(Ok(wei)) => self.l1_fee_wei = Some(wei),
+            Ok(Err(error)) => {
+                tracing::warn!(chain = %spec.chain, %error, "the L1 data fee of {} cannot be read", spec.chain);
+            }
+            Err(_) => tracing::warn!(chain = %spec.chain, "{} does not return its L1 data fee in time", spec.chain),
+        }
+        self.l1_fee_due = Instant::now() + L1_FEE_INTERVAL;
     }
 
     async fn fail(&mut self, error: PollError) {

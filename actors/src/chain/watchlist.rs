@@ -93,6 +93,8 @@ pub struct ChainView {
     pub finalized: Option<u64>,
     /// Base fee of the head, wei per gas.
     pub base_fee_wei: u128,
+    /// L1 charge of one settlement in a full batch, wei; `None` if it is not known yet.
+    pub l1_fee_wei: Option<u128>,
     /// Reason why the chain cannot currently be read, if any.
     pub degraded_reason: Option<String>,
     /// A head older than this is stale.

@@ -53,8 +53,8 @@ pub struct ChainSpec {
     pub second_look_blocks: u64,
     /// Limits on transaction fees.
     pub fees: FeeCeilings,
-    /// Gas that the chain charges in addition to execution.
-    pub l1_gas: L1Gas,
+    /// How the chain charges for the data of a transaction.
+    pub l1_data: L1Data,
     /// Time that the settler waits for more operations before it signs a batch.
     pub batch_window: Duration,
     /// Maximum number of operations in one transaction.
@@ -78,13 +78,15 @@ pub struct FeeCeilings {
     pub priority_fee_min_wei: u128,
 }
 
-/// Gas that a chain charges in addition to execution.
+/// How a chain charges for the data of a transaction, which it publishes on L1 (`l1_data`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum L1Gas {
-    /// Nothing that counts against the gas limit.
+pub enum L1Data {
+    /// Not at all.
     None,
-    /// Arbitrum: `NodeInterface.gasEstimateL1Component` returns the amount.
-    ArbitrumNodeInterface,
+    /// As gas: `NodeInterface.gasEstimateL1Component` returns the amount.
+    Arbitrum,
+    /// As a fee beside the gas: `GasPriceOracle.getL1Fee` returns the amount.
+    OpStack,
 }
 
 impl ChainSpec {
@@ -116,7 +118,11 @@ impl ChainSpec {
             recent_blocks: 32,
             second_look_blocks: 64,
             fees: FeeCeilings { max_fee_wei, priority_fee_max_wei: max_fee_wei / 2, priority_fee_min_wei },
-            l1_gas: if chain == Chain::Arbitrum { L1Gas::ArbitrumNodeInterface } else { L1Gas::None },
+            l1_data: match chain {
+                Chain::Base => L1Data::OpStack,
+                Chain::Polygon => L1Data::None,
+                Chain::Arbitrum => L1Data::Arbitrum,
+            },
             batch_window: Duration::from_millis(250),
             batch_items_max: payferry_contracts::BATCH_ITEMS_MAX,
             in_flight_max: 16,
@@ -125,13 +131,13 @@ impl ChainSpec {
         }
     }
 
-    /// Returns the sandbox variant: final after two blocks, read from block 0, no L1 gas.
+    /// Returns the sandbox variant: final after two blocks, read from block 0, no L1 charge.
     #[must_use]
     pub fn sandbox(mut self) -> Self {
         self.finality = FinalityPolicy::sandbox();
         self.finality_least = FinalityPolicy::sandbox();
         self.start_block = Some(0);
-        self.l1_gas = L1Gas::None;
+        self.l1_data = L1Data::None;
         self.fees.priority_fee_min_wei = 0;
         self
     }

@@ -12,7 +12,7 @@ use payferry_domain::{Address, Hash32};
 use tokio::time::Instant;
 
 use super::client::{ChainClient, ClientError};
-use super::config::{ChainSpec, L1Gas};
+use super::config::ChainSpec;
 use super::fees::{AboveCeiling, Fees};
 use crate::wallet::{OperatorSigner, SignerError, alloy_address, domain_address};
 
@@ -20,8 +20,6 @@ use crate::wallet::{OperatorSigner, SignerError, alloy_address, domain_address};
 pub const DEPLOY_PATIENCE: Duration = Duration::from_mins(3);
 /// Interval of checks for its receipt.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Margin of gas estimates, in percent, where a chain charges L1 data as gas: its price varies.
-const L1_ROOM_PERCENT: u64 = 150;
 
 /// Parties of the contract. They determine its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,16 +99,12 @@ pub async fn deploy(
         return Err(DeployError::NoDeployer);
     }
     let input = create2_deploy_input(B256::ZERO, &init_code(roles));
-    let fees = Fees::first(client.fee_market().await?, spec.fees)?;
-    let gas_limit = match spec.l1_gas {
-        L1Gas::None => PAYFERRY_DEPLOY_GAS_MAX,
-        L1Gas::ArbitrumNodeInterface => {
-            let estimate = client.estimate_gas(signer.address(), deployer, input.to_vec()).await?;
-            estimate.saturating_mul(L1_ROOM_PERCENT) / 100
-        }
-    };
+    let l1 = client.l1_charge(spec.l1_data, deployer, &input).await?;
+    let gas_limit = PAYFERRY_DEPLOY_GAS_MAX.saturating_add(l1.gas);
+    let fees = Fees::first(client.fee_market().await?, l1.wei_per_gas(gas_limit), spec.fees)?;
     let held_wei = client.balance_wei(signer.address()).await?;
-    let needed_wei = U256::from(fees.max_fee_wei).saturating_mul(U256::from(gas_limit));
+    let gas_wei = U256::from(fees.max_fee_wei).saturating_mul(U256::from(gas_limit));
+    let needed_wei = gas_wei.saturating_add(U256::from(l1.fee_wei));
     if held_wei < needed_wei {
         return Err(DeployError::Poor { account: signer.address(), held_wei, needed_wei });
     }

@@ -1,6 +1,7 @@
 //! Checks of a chain for operators: every start-up check with its own result, and the further needs of the watcher and
 //! the settler.
 
+use std::fmt::Write as _;
 use std::time::Instant;
 
 use alloy::rpc::types::Filter;
@@ -212,19 +213,29 @@ impl Report {
     }
 
     async fn gas(&mut self, spec: &ChainSpec, client: &ChainClient, operator: Address) {
-        let looked = async { Ok::<_, ClientError>((client.fee_market().await?, client.balance_wei(operator).await?)) };
-        let (market, held) = match looked.await {
+        let items = spec.batch_items_max;
+        let looked = async {
+            let l1 = client.l1_fee_per_settlement_wei(spec.l1_data, spec.contract, items).await?;
+            Ok::<_, ClientError>((client.fee_market().await?, l1, client.balance_wei(operator).await?))
+        };
+        let (market, l1_fee_wei, held) = match looked.await {
             Ok(looked) => looked,
             Err(error) => return self.add("gas", Grade::Bad, error.to_string()),
         };
-        let fees = match Fees::first(market, spec.fees) {
+        let gas = batch_gas_limit(items);
+        let l1_wei = l1_fee_wei.saturating_mul(items as u128);
+        let fees = match Fees::first(market, l1_wei.div_ceil(u128::from(gas)), spec.fees) {
             Ok(fees) => fees,
             Err(dear) => return self.add("fees", Grade::Bad, dear.to_string()),
         };
         let gwei = |wei: u128| format!("{}.{:03}", wei / 1_000_000_000, wei % 1_000_000_000 / 1_000_000);
-        let detail = format!("base fee {} gwei, tip {} gwei", gwei(market.base_fee_wei), gwei(fees.priority_fee_wei));
+        let mut detail =
+            format!("base fee {} gwei, tip {} gwei", gwei(market.base_fee_wei), gwei(fees.priority_fee_wei));
+        if l1_fee_wei > 0 {
+            let _ = write!(detail, ", L1 data fee of a settlement {} gwei", gwei(l1_fee_wei));
+        }
         self.add("fees", Grade::Good, detail);
-        let batch = u128::from(batch_gas_limit(spec.batch_items_max)).saturating_mul(fees.max_fee_wei).max(1);
+        let batch = u128::from(gas).saturating_mul(fees.max_fee_wei).saturating_add(l1_wei).max(1);
         let held = u128::try_from(held).unwrap_or(u128::MAX);
         let batches = u64::try_from(held / batch).unwrap_or(u64::MAX);
         let micro = held / WEI_PER_MICRO_COIN;

@@ -12,6 +12,7 @@ mod failover;
 pub mod fees;
 mod http;
 pub mod inspect;
+pub mod l1_data;
 pub mod metrics;
 pub mod pace;
 mod prefix;
@@ -19,6 +20,6 @@ pub mod wallet;
 mod wire;
 
 pub use client::{ChainClient, ClientError};
-pub use config::{ChainSpec, FeeCeilings, L1Gas, SpecError};
+pub use config::{ChainSpec, FeeCeilings, L1Data, SpecError};
 pub use prefix::Prefix;
 pub use wire::Degradation;

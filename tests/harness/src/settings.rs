@@ -19,7 +19,7 @@ fn chain_settings(deployment: &Deployment) -> Value {
         "start_block": 0,
         "finality": [{"wait": 2}],
         "poll_interval_ms": 100,
-        "l1_gas": "none",
+        "l1_data": "none",
         "priority_fee_min_gwei": "0",
     })
 }
@@ -105,7 +105,7 @@ mod tests {
         let written: toml::Table = std::fs::read_to_string(folder.config()).unwrap().parse().unwrap();
         assert_eq!(written["server"]["listen"].as_str(), Some("127.0.0.1:1"));
         assert_eq!(written["chains"]["base"]["finality"][0]["wait"].as_integer(), Some(2));
-        assert_eq!(written["chains"]["base"]["l1_gas"].as_str(), Some("none"));
+        assert_eq!(written["chains"]["base"]["l1_data"].as_str(), Some("none"));
         assert_eq!(written["webhooks"]["timeout_ms"].as_integer(), Some(1_000));
         let master = std::fs::read_to_string(written["secrets"]["master_key_file"].as_str().unwrap()).unwrap();
         assert_eq!(master.len(), 64);

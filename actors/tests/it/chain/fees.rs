@@ -5,10 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use alloy::primitives::Bytes;
 use payferry_actors::chain::{ChainContext, SettlerArgs};
+use payferry_contracts::batch_gas_limit;
 use payferry_domain::{Address, PaymentId};
-use payferry_evm::ChainSpec;
+use payferry_evm::{ChainSpec, L1Data};
 use payferry_journal::chain::Role;
+use serde_json::json;
 
 use super::env::Env;
 use crate::env::quantity;
@@ -214,4 +217,65 @@ async fn funded_later(env: &Env) -> PaymentId {
     env.mine_at(RAISED_WEI).await;
     assert_eq!(env.balance(env.vault(payment)).await, UNITS);
     payment
+}
+
+/// Runtime code of a contract that returns these words to every call.
+fn returning(words: &[u128]) -> Bytes {
+    let mut code = Vec::new();
+    for (place, word) in words.iter().enumerate() {
+        let offset = u8::try_from(place * 32).unwrap();
+        // PUSH16 word, PUSH1 offset, MSTORE
+        code.push(0x6f);
+        code.extend(word.to_be_bytes());
+        code.extend([0x60, offset, 0x52]);
+    }
+    // PUSH1 length, PUSH0, RETURN
+    code.extend([0x60, u8::try_from(words.len() * 32).unwrap(), 0x5f, 0xf3]);
+    code.into()
+}
+
+/// Asserts that nothing is sent while the L1 data of a batch costs more than the ceiling, and that all is sent once when
+/// it costs less. Returns the gas limits of the transactions.
+async fn l1_data_above_the_ceiling(l1_data: L1Data, contract: &str, dear: &[u128], cheap: &[u128]) -> Vec<i64> {
+    let mut env = env().await;
+    env.spec.l1_data = l1_data;
+    let set = async |words: &[u128]| {
+        env.devchain.call("anvil_setCode", json!([contract, returning(words)])).await.unwrap();
+    };
+    set(dear).await;
+    let payments = funded(&env, 2).await;
+    env.start().await;
+    queue(&env, &payments).await;
+    env.until("the settler reports the ceiling", async || {
+        env.mine(1).await;
+        is_held_up_by_the_ceiling(&env).await
+    })
+    .await;
+    let reason = env.handle.blocked_reason().unwrap();
+    assert!(reason.contains(" for L1 data, and the ceiling is "), "{reason}");
+    assert!(env.txs().await.is_empty() && env.attempts().await.is_empty(), "nothing is signed");
+    set(cheap).await;
+    env.mine_until_all("mined").await;
+    assert_done_once(&env, 2).await;
+    until_not_blocked(&env).await;
+    env.until("the L1 data fee of a settlement is known", async || {
+        env.watchlist.view(env.spec.chain).is_some_and(|view| view.l1_fee_wei.is_some_and(|wei| wei > 0))
+    })
+    .await;
+    env.txs().await.into_iter().map(|tx| tx.gas_limit).collect()
+}
+
+#[tokio::test]
+async fn l1_data_fee_of_an_op_stack_chain_counts_towards_the_ceiling() {
+    let oracle = "0x420000000000000000000000000000000000000F";
+    let limits = l1_data_above_the_ceiling(L1Data::OpStack, oracle, &[CEILING_WEI * 1_000_000], &[1_000_000]).await;
+    assert_eq!(limits, [batch_gas_limit(2); 2].map(|gas| i64::try_from(gas).unwrap()));
+}
+
+#[tokio::test]
+async fn l1_data_gas_of_arbitrum_counts_towards_the_ceiling() {
+    let interface = "0x00000000000000000000000000000000000000c8";
+    let (dear, cheap) = ([1_000_000, CEILING_WEI, 1], [10_000, 1_000, 1]);
+    let limits = l1_data_above_the_ceiling(L1Data::Arbitrum, interface, &dear, &cheap).await;
+    assert_eq!(limits, [batch_gas_limit(2) + 15_000; 2].map(|gas| i64::try_from(gas).unwrap()));
 }
