@@ -9,7 +9,7 @@ use crate::ledger::Asset;
 use crate::money::{Amount, split_fee};
 use crate::payment::{
     Decision, FailureReason, Funds, Label, Payment, Reason, Refund, RefundState, SettlementState, Status, Transfer,
-    TransferStatus, Vault, derived_labels, is_judged,
+    TransferKey, TransferStatus, Vault, derived_labels, is_judged,
 };
 use crate::{customer, outbound};
 
@@ -118,7 +118,8 @@ fn listed_once(payment: &Payment) -> bool {
 
 fn one_block(payment: &Payment) -> bool {
     let counted: Vec<_> = payment.transfers.iter().filter(|transfer| transfer.counted).collect();
-    counted.iter().all(|a| counted.iter().all(|b| a.key.tx_hash != b.key.tx_hash || a.block.hash == b.block.hash))
+    let same_block = |a: TransferKey, b: TransferKey| a.tx_hash != b.tx_hash || a.block_hash == b.block_hash;
+    counted.iter().all(|a| counted.iter().all(|b| same_block(a.key, b.key)))
 }
 
 fn excess_after_freeze(payment: &Payment) -> bool {

@@ -34,7 +34,7 @@ import urllib.request
 
 PATIENCE_SECS = 90
 BLOCK_TIME_MS = 500
-CHAINS = {"base": 8453, "polygon": 137, "arbitrum": 42161}
+CHAINS = ["base", "polygon", "arbitrum"]
 # Test keys that anvil and hardhat publish: the operator of each service.
 OPERATORS = {
     "sqlite": ("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80", "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"),
@@ -272,8 +272,8 @@ sanctions_file = "{folder}/sanctions.txt"
 [documents]
 folder = "{folder}/documents"
 """
-    for chain, chain_id in CHAINS.items():
-        tokens = facts["chains"][chain]["tokens"]
+    for chain in CHAINS:
+        tokens, chain_id = facts["chains"][chain]["tokens"], facts["chains"][chain]["chain_id"]
         text += f"""
 [chains.{chain}]
 endpoints = ["{api}/sandbox/rpc/{chain}"]
@@ -284,7 +284,7 @@ lookalikes = []
 start_block = 0
 finality = [{{ wait = 2 }}]
 poll_interval_ms = 200
-l1_gas = "none"
+l1_data = "none"
 priority_fee_min_gwei = "0"
 """
     with open(f"{folder}/payferry.toml", "w") as out:
@@ -350,7 +350,7 @@ def main():
             file.write(text)
         run("--config", config, "migrate")
         psp = run("--config", config, "psp", "create", "--name", "Northern Pay", "--fee-bps", "80")
-        key = run("--config", config, "key", "create", "--psp", psp)
+        key = run("--config", config, "key", "create", "--psp", psp, "--scope", "full", "--expires", "never")
         run("--config", config, "psp", "set", psp, "--withdrawal-wallet", ELSEWHERE, "--send-daily-max", "1000000000",
             "--send-max", "1000000000")
         process = Process([binary, "serve", "--json", "--config", config], log)

@@ -69,14 +69,14 @@ impl ChainContext {
         let row = transfers::Entity::find()
             .filter(transfers::Column::Chain.eq(self.spec.chain.as_str()))
             .filter(transfers::Column::TxHash.eq(wait.key.tx_hash.to_string()))
+            .filter(transfers::Column::BlockHash.eq(wait.key.block_hash.to_string()))
             .filter(transfers::Column::LogIndex.eq(i64::from(wait.key.log_index)))
             .filter(transfers::Column::Revision.eq(i64::from(wait.revision)))
             .one(self.database.reader())
             .await
             .map_err(|error| unread(&error))?
             .ok_or_else(|| unread(&"it was recorded anew"))?;
-        let block: Hash32 = row.block_hash.parse().map_err(|_| unread(&"its block hash is malformed"))?;
-        agreed(&row, block, self.client.claims(wait.block_number, wait.key.tx_hash).await)
+        agreed(&row, wait.key.block_hash, self.client.claims(wait.block_number, wait.key.tx_hash).await)
     }
 }
 

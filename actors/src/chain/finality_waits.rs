@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     fn key(log_index: u32) -> TransferKey {
-        TransferKey { chain: Chain::Base, tx_hash: Hash32([1; 32]), log_index }
+        TransferKey { chain: Chain::Base, block_hash: Hash32([2; 32]), tx_hash: Hash32([1; 32]), log_index }
     }
 
     fn wait(log_index: u32, revision: u32, blocks: u32) -> FinalityWait {

@@ -110,8 +110,8 @@ impl SettlerState {
         let ChainContext { spec, client, .. } = &self.args.context;
         let (account, input) = (signer.address(), Bytes::new());
         let l1 = client.l1_charge(spec.l1_data, account, &input).await?;
+        let fees = Fees::first(client.fee_market().await?, l1.wei_per_gas(FILLER_GAS), spec.fees)?;
         let gas_limit = FILLER_GAS + l1.gas;
-        let fees = Fees::first(client.fee_market().await?, l1.wei_per_gas(gas_limit), spec.fees)?;
         let chain_tx = self.unsigned(account, nonce, account, &input, gas_limit)?;
         let (id, raw) = self.store(signer, chain_tx, fees, Vec::new()).await?;
         self.send_stored(id, &raw).await

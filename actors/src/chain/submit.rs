@@ -145,8 +145,9 @@ impl SettlerState {
         let signer = self.args.signer(role).clone();
         let input = Bytes::from(batch_input(role, rows)?);
         let l1 = client.l1_charge(spec.l1_data, spec.contract, &input).await?;
-        let gas_limit = batch_gas_limit(rows.len()) + l1.gas;
-        let fees = Fees::first(client.fee_market().await?, l1.wei_per_gas(gas_limit), spec.fees)?;
+        let gas = batch_gas_limit(rows.len());
+        let fees = Fees::first(client.fee_market().await?, l1.wei_per_gas(gas), spec.fees)?;
+        let gas_limit = gas + l1.gas;
         let ours = queue::next_nonce(database, spec.chain, signer.address()).await?.unwrap_or(0);
         // This is the answer of one endpoint. If it is too high, a nonce is left out, and filled later when the
         // transaction is not mined.
@@ -288,7 +289,7 @@ impl SettlerState {
             Fees { max_fee_wei: fee(&last.max_fee_per_gas)?, priority_fee_wei: fee(&last.max_priority_fee_per_gas)? };
         let (to, input) = called(tx)?;
         let l1 = client.l1_charge(spec.l1_data, to, &input).await?;
-        let l1_wei = l1.wei_per_gas(tx.gas_limit.unsigned_abs());
+        let l1_wei = l1.wei_per_gas(tx.gas_limit.unsigned_abs().saturating_sub(l1.gas));
         let fees = before.raised(client.fee_market().await?, l1_wei, spec.fees)?;
         let attempt = self.sign(signer, tx, fees).await?;
         self.reached(Step::Signed)?;

@@ -21,8 +21,8 @@ const SWEEP_ROWS_MAX: u64 = 2_000;
 pub(super) struct Sweep {
     /// Position before the page; `None` at the beginning.
     after: Option<TransferPosition>,
-    /// Rows found by the previous sweep: transaction, log index and revision.
-    found: HashSet<(String, i64, i64)>,
+    /// Rows found by the previous sweep: block, transaction, log index and revision.
+    found: HashSet<(String, String, i64, i64)>,
     /// True if the previous sweep read this page, and the page is one of several.
     is_second: bool,
 }
@@ -31,7 +31,7 @@ impl Sweep {
     /// Selects the rows of the page to notify: all of them, or those that the previous sweep also found, so that
     /// transfers in progress are left alone. Advances to the next page if this one is finished.
     fn take(&mut self, rows: Vec<transfers::Model>, is_full: bool, all: bool) -> Vec<transfers::Model> {
-        let key = |row: &transfers::Model| (row.tx_hash.clone(), row.log_index, row.revision);
+        let key = |row: &transfers::Model| (row.block_hash.clone(), row.tx_hash.clone(), row.log_index, row.revision);
         let found: HashSet<_> = rows.iter().map(key).collect();
         let last = rows.last().map(TransferPosition::of);
         let due = rows.into_iter().filter(|row| all || self.found.contains(&key(row))).collect();

@@ -12,10 +12,8 @@ pub enum KytSubject {
     Transfer {
         /// Payment that received it.
         payment_id: PaymentId,
-        /// Chain, transaction and log.
+        /// The transfer.
         key: TransferKey,
-        /// Revision of the transfer, returned with the verdict.
-        revision: u32,
     },
     /// Target address of a refund.
     #[display("{refund_id}")]

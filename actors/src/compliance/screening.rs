@@ -227,8 +227,8 @@ impl ScreeningActor {
 
     fn notify(&self, request: &ScreenRequest, verdict: Verdict) {
         match request.subject {
-            KytSubject::Transfer { payment_id, key, revision } => {
-                self.inbox.notify(payment_id, Command::ScreenTransfer { key, revision, verdict });
+            KytSubject::Transfer { payment_id, key } => {
+                self.inbox.notify(payment_id, Command::ScreenTransfer { key, verdict });
             }
             KytSubject::Refund { payment_id, refund_id } => {
                 self.inbox.notify(payment_id, Command::ScreenRefund { refund_id, verdict });

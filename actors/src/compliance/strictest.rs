@@ -66,7 +66,7 @@ impl KytScreener for Strictest {
 
 /// Returns the strictest verdict, with the flags of all and the combined kind of the sender.
 fn merge(mut verdicts: Vec<(usize, Verdict)>) -> Result<Verdict, KytError> {
-    verdicts.sort_by_key(|(place, verdict)| (std::cmp::Reverse(strictness(verdict.decision)), *place));
+    verdicts.sort_by_key(|(place, verdict)| (std::cmp::Reverse(verdict.decision), *place));
     let mut verdicts = verdicts.into_iter().map(|(_, verdict)| verdict);
     let mut decided = verdicts.next().ok_or_else(|| KytError("no provider was asked".to_owned()))?;
     for other in verdicts {
@@ -78,14 +78,6 @@ fn merge(mut verdicts: Vec<(usize, Verdict)>) -> Result<Verdict, KytError> {
         decided.plain_sender = both_plain(decided.plain_sender, other.plain_sender);
     }
     Ok(decided)
-}
-
-const fn strictness(decision: Decision) -> u8 {
-    match decision {
-        Decision::Allow => 0,
-        Decision::Review => 1,
-        Decision::Block => 2,
-    }
 }
 
 #[cfg(test)]

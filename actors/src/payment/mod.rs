@@ -218,12 +218,12 @@ impl Aggregate for Payment {
                 let wait = FinalityWait { payment_id: id, key, revision, block_number, finality, amount };
                 payments.chains.watchlist().await_finality(wait);
             }
-            Effect::Screen { key, revision, from, amount } => {
-                payments.screen(of_transfer(self, key, revision, from, amount), None);
+            Effect::Screen { key, from, amount } => {
+                payments.screen(of_transfer(self, key, from, amount), None);
             }
-            Effect::AwaitReview { key, revision, alarm_at } => {
+            Effect::AwaitReview { key, alarm_at } => {
                 let Some(transfer) = self.transfer(key) else { return };
-                let request = of_transfer(self, key, revision, transfer.from, transfer.amount);
+                let request = of_transfer(self, key, transfer.from, transfer.amount);
                 payments.screen(request, Some(alarm_at));
             }
             Effect::ScreenRefund { refund_id, to, amount, chain } => {
@@ -315,8 +315,8 @@ fn limited_amount(transition: &Transition) -> Option<Amount> {
 }
 
 /// Screening request for the sender of a transfer.
-fn of_transfer(payment: &Payment, key: TransferKey, revision: u32, from: Address, amount: Amount) -> ScreenRequest {
-    let subject = KytSubject::Transfer { payment_id: payment.id(), key, revision };
+fn of_transfer(payment: &Payment, key: TransferKey, from: Address, amount: Amount) -> ScreenRequest {
+    let subject = KytSubject::Transfer { payment_id: payment.id(), key };
     let wants_sender_kind = payment.terms.refund_to_sender;
     ScreenRequest { subject, chain: key.chain, address: from, amount, wants_sender_kind }
 }

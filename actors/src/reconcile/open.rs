@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use payferry_domain::payment::{DUST_LISTED_MAX, Payment, TransferStatus};
+use payferry_domain::payment::{DUST_LISTED_MAX, Payment, Transfer, TransferStatus};
 use payferry_domain::{Address, PaymentId};
 use payferry_entities::{Database, query_all};
 use payferry_journal::payments;
@@ -57,18 +57,19 @@ async fn set_aside(database: &Database, payment: &Payment, place: &FundsPosition
     if payment.transfers.len() < DUST_LISTED_MAX {
         return Ok(0);
     }
-    let sql = "SELECT tx_hash, log_index, amount FROM transfers WHERE payment_id = $1 AND chain = $2 \
+    let sql = "SELECT tx_hash, log_index, block_hash, amount FROM transfers WHERE payment_id = $1 AND chain = $2 \
                AND token_address = $3 AND presence = 'present' AND applied_revision = revision";
     let (id, chain) = (payment.id().to_string(), place.chain.as_str());
     let values = [id.into(), chain.into(), place.token_address.to_string().into()];
     let rows = query_all(database.reader(), sql, values).await?;
     let here = payment.transfers.iter().filter(|transfer| transfer.key.chain == place.chain);
-    let listed: HashSet<(String, i64)> =
-        here.map(|transfer| (transfer.key.tx_hash.to_string(), i64::from(transfer.key.log_index))).collect();
+    let listed: HashSet<(String, i64, String)> = here
+        .map(|Transfer { key, .. }| (key.tx_hash.to_string(), i64::from(key.log_index), key.block_hash.to_string()))
+        .collect();
     let mut aside = 0_i64;
     for row in rows {
-        let amount: i64 = row.try_get_by_index(2)?;
-        if !listed.contains(&(row.try_get_by_index(0)?, row.try_get_by_index(1)?)) {
+        let amount: i64 = row.try_get_by_index(3)?;
+        if !listed.contains(&(row.try_get_by_index(0)?, row.try_get_by_index(1)?, row.try_get_by_index(2)?)) {
             aside = aside.saturating_add(amount);
         }
     }

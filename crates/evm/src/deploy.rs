@@ -100,8 +100,8 @@ pub async fn deploy(
     }
     let input = create2_deploy_input(B256::ZERO, &init_code(roles));
     let l1 = client.l1_charge(spec.l1_data, deployer, &input).await?;
+    let fees = Fees::first(client.fee_market().await?, l1.wei_per_gas(PAYFERRY_DEPLOY_GAS_MAX), spec.fees)?;
     let gas_limit = PAYFERRY_DEPLOY_GAS_MAX.saturating_add(l1.gas);
-    let fees = Fees::first(client.fee_market().await?, l1.wei_per_gas(gas_limit), spec.fees)?;
     let held_wei = client.balance_wei(signer.address()).await?;
     let gas_wei = U256::from(fees.max_fee_wei).saturating_mul(U256::from(gas_limit));
     let needed_wei = gas_wei.saturating_add(U256::from(l1.fee_wei));

@@ -41,9 +41,9 @@ pub struct L1Charge {
 }
 
 impl L1Charge {
-    /// The charge as a fee per gas of a transaction with this gas limit, in wei per gas, rounded up.
-    pub fn wei_per_gas(self, gas_limit: u64) -> u128 {
-        self.fee_wei.div_ceil(u128::from(gas_limit.max(1)))
+    /// The charge as a fee per gas of a transaction whose execution may use this much gas, in wei per gas, rounded up.
+    pub fn wei_per_gas(self, execution_gas: u64) -> u128 {
+        self.fee_wei.div_ceil(u128::from(execution_gas.max(1)))
     }
 }
 

@@ -22,7 +22,7 @@ pub struct OutageId(pub u64);
 /// and in any order. An outdated or known fact changes nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
-    /// The chain watcher's row about a transfer: seen, mined again, or orphaned.
+    /// The chain watcher's row about a transfer: seen or orphaned.
     ObserveTransfer(ObservedTransfer),
     /// List transfers that were set aside because the list was full. (Request of the operator.)
     TakeIn {
@@ -36,8 +36,6 @@ pub enum Command {
     ScreenTransfer {
         /// Key of the transfer.
         key: TransferKey,
-        /// Revision that was screened (from `Effect::Screen`), or the current revision for a decision of a person.
-        revision: u32,
         /// Verdict.
         verdict: Verdict,
     },

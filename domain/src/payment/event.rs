@@ -228,10 +228,8 @@ pub enum Effect {
     },
     /// Screen a transfer and send `ScreenTransfer`.
     Screen {
-        /// Key of the transfer (chain, transaction, and log index). The token is the payment's.
+        /// Key of the transfer. The token is the payment's.
         key: TransferKey,
-        /// Revision to return in `ScreenTransfer`.
-        revision: u32,
         /// Sender.
         from: Address,
         /// Amount.
@@ -267,8 +265,6 @@ pub enum Effect {
     AwaitReview {
         /// Key of the transfer.
         key: TransferKey,
-        /// Revision to return in `ScreenTransfer`.
-        revision: u32,
         /// Time of the alarm.
         alarm_at: Timestamp,
     },

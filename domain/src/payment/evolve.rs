@@ -183,15 +183,13 @@ fn apply_to_settlement(payment: &mut Payment, event: &Event) {
     }
 }
 
-/// Keeps one entry per key, and one first block time per transaction, independent of the log index.
+/// Keeps one entry per key, and one first block time per transaction.
 fn record(payment: &mut Payment, transfer: &Transfer) {
     match payment.transfers.iter_mut().find(|known| known.key == transfer.key) {
         Some(known) => *known = transfer.clone(),
         None => payment.transfers.push(transfer.clone()),
     }
-    let key = transfer.key;
-    let same = |t: &&mut Transfer| t.key.chain == key.chain && t.key.tx_hash == key.tx_hash;
-    for sibling in payment.transfers.iter_mut().filter(same) {
+    for sibling in payment.transfers.iter_mut().filter(|sibling| sibling.is_of_transaction(transfer.key)) {
         sibling.first_block_time = sibling.first_block_time.min(transfer.first_block_time);
     }
 }

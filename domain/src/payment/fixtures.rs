@@ -88,8 +88,8 @@ pub struct Tx(pub ObservedTransfer);
 
 /// Transaction `n`: 10.00 of the due token, 60 s after the start.
 pub fn tx(n: u8) -> Tx {
-    let key = TransferKey { chain: Chain::Base, tx_hash: hash(n), log_index: 0 };
-    let block = BlockRef { number: 100, hash: hash(200), time: at(60) };
+    let key = TransferKey { chain: Chain::Base, block_hash: hash(200), tx_hash: hash(n), log_index: 0 };
+    let block = BlockRef { number: 100, time: at(60) };
     Tx(ObservedTransfer {
         key,
         revision: 1,
@@ -112,7 +112,11 @@ impl Tx {
 
     /// Moves it into a separate block at this time.
     pub fn at(mut self, secs: i64) -> Self {
-        self.0.block = BlockRef { number: secs.unsigned_abs(), hash: hash(secs.to_le_bytes()[0]), time: at(secs) };
+        let [low, high, ..] = secs.to_le_bytes();
+        let mut block_hash = hash(low);
+        block_hash.0[0] = high;
+        self.0.key.block_hash = block_hash;
+        self.0.block = BlockRef { number: secs.unsigned_abs(), time: at(secs) };
         self
     }
 
@@ -165,12 +169,12 @@ impl Tx {
 
     /// The provider has decided.
     pub fn screened(self, decision: Decision) -> Command {
-        Command::ScreenTransfer { key: self.0.key, revision: self.0.revision, verdict: verdict(decision) }
+        Command::ScreenTransfer { key: self.0.key, verdict: verdict(decision) }
     }
 
     /// The operator has decided.
     pub fn decided(self, decision: Decision) -> Command {
         let verdict = Verdict { by_operator: true, ..verdict(decision) };
-        Command::ScreenTransfer { key: self.0.key, revision: self.0.revision, verdict }
+        Command::ScreenTransfer { key: self.0.key, verdict }
     }
 }

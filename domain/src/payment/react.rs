@@ -129,12 +129,7 @@ fn finalities(payment: &Payment) -> Vec<Effect> {
 /// Screens a transfer that has no verdict.
 fn screening(transfer: &Transfer) -> Option<Effect> {
     let unscreened = transfer.awaits_screening() && transfer.verdict.is_none();
-    unscreened.then_some(Effect::Screen {
-        key: transfer.key,
-        revision: transfer.revision,
-        from: transfer.from,
-        amount: transfer.amount,
-    })
+    unscreened.then_some(Effect::Screen { key: transfer.key, from: transfer.from, amount: transfer.amount })
 }
 
 /// Waits for the review of a transfer.
@@ -142,7 +137,7 @@ fn review(transfer: &Transfer) -> Option<Effect> {
     let verdict = transfer.verdict.as_deref()?;
     let waits = transfer.awaits_screening() && verdict.decision == Decision::Review;
     let alarm_at = verdict.checked_at.plus_secs(REVIEW_ALARM_SECS);
-    waits.then_some(Effect::AwaitReview { key: transfer.key, revision: transfer.revision, alarm_at })
+    waits.then_some(Effect::AwaitReview { key: transfer.key, alarm_at })
 }
 
 /// Notifies the settler about the current state of the settlement.
@@ -289,14 +284,13 @@ fn received(payment: &Payment, transfer: &Transfer) -> Posting {
     }
 }
 
-/// Posts a new entry of a transfer. Reverses the posting of the old entry if it no longer applies, and posts dust to
+/// Posts a changed entry of a transfer. Reverses the posting of the old entry if it no longer applies, and posts dust to
 /// `Suspense`, so that vaults and ledger agree.
 fn posted_entry(before: &Payment, new: &Transfer) -> Vec<Posting> {
     let old = before.transfer(new.key);
     let posted = |t: &&Transfer| matches!(t.status, TransferStatus::Final | TransferStatus::Ignored);
-    let same = |old: &Transfer| old.status == new.status && old.amount == new.amount && old.token == new.token;
     let mut postings = Vec::new();
-    if old.is_some_and(|old| posted(&old) && same(old)) {
+    if old.is_some_and(|old| posted(&old) && old.status == new.status) {
         return postings;
     }
     if let Some(old) = old.filter(posted) {

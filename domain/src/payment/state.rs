@@ -312,9 +312,7 @@ impl Payment {
 
     /// Returns true if another present transfer has the same transaction.
     fn has_sibling(&self, of: &Transfer) -> bool {
-        self.transfers.iter().any(|t| {
-            t.key != of.key && t.key.chain == of.key.chain && t.key.tx_hash == of.key.tx_hash && t.is_present()
-        })
+        self.transfers.iter().any(|t| t.key != of.key && t.is_of_transaction(of.key) && t.is_present())
     }
 
     /// Returns true if the transfer is below the dust floor.

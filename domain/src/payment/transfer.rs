@@ -19,11 +19,14 @@ use crate::money::{Amount, Token};
 use crate::named::named;
 use crate::time::Timestamp;
 
-/// Unique key of a transfer.
+/// Unique key of a transfer. A transaction that is mined again in another block has other transfers, possibly under
+/// other log indexes. Everything else about a transfer follows from its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TransferKey {
     /// Chain.
     pub chain: Chain,
+    /// Hash of the block.
+    pub block_hash: Hash32,
     /// Transaction.
     pub tx_hash: Hash32,
     /// Index of the log in its block.
@@ -35,8 +38,6 @@ pub struct TransferKey {
 pub struct BlockRef {
     /// Block number.
     pub number: u64,
-    /// Block hash.
-    pub hash: Hash32,
     /// Block timestamp, in milliseconds.
     pub time: Timestamp,
 }
@@ -76,7 +77,7 @@ named! {
 }
 
 named! {
-    /// Result of screening.
+    /// Result of screening, in increasing strictness.
     Decision, "allow, review, block" {
         /// The funds are clean.
         Allow = "allow",
@@ -134,7 +135,7 @@ pub struct ObservedTransfer {
     /// Incremented with every change of the watcher's row. A fact that is not newer than the applied revision changes
     /// nothing.
     pub revision: u32,
-    /// The block that contains the transfer, or contained it last.
+    /// The block that contains the transfer.
     pub block: BlockRef,
     /// Time of the first block that contained a transfer of this transaction, if the watcher knows an earlier block.
     pub first_block_time: Option<Timestamp>,
@@ -158,12 +159,9 @@ pub struct Transfer {
     pub key: TransferKey,
     /// Newest applied revision.
     pub revision: u32,
-    /// Revision from which sender, token, and amount are unchanged. Screening results for older revisions are ignored.
-    #[serde(default)]
-    pub content_revision: u32,
-    /// The block that contains the transfer, or contained it last.
+    /// The block that contains the transfer.
     pub block: BlockRef,
-    /// Time of the first block that contained the transfer. It determines whether the transfer is in time.
+    /// Time of the first block that contained its transaction. It determines whether the transfer is in time.
     pub first_block_time: Timestamp,
     /// Sender.
     pub from: Address,
@@ -187,6 +185,11 @@ impl Transfer {
     /// Returns the position in the order of the chain. Chains are independent of each other.
     pub(crate) fn position(&self) -> (Chain, u64, u32, TransferKey) {
         (self.key.chain, self.block.number, self.key.log_index, self.key)
+    }
+
+    /// Returns true if both are of one transaction.
+    pub(crate) fn is_of_transaction(&self, key: TransferKey) -> bool {
+        (self.key.chain, self.key.tx_hash) == (key.chain, key.tx_hash)
     }
 
     /// Returns true if the transfer is in the chain and above dust.
@@ -269,7 +272,7 @@ impl ValueClass {
 }
 
 /// Returns true if a new transfer fits into the list. An orphaned transfer makes room only for the transfer that
-/// replaces it, possibly under another log index.
+/// replaces it.
 pub(super) fn has_room(payment: &Payment, transfer: &Transfer) -> bool {
     let worth = ValueClass::of(payment, transfer);
     let is_gone = |t: &Transfer| t.status == TransferStatus::Orphaned;
@@ -280,7 +283,7 @@ pub(super) fn has_room(payment: &Payment, transfer: &Transfer) -> bool {
     }
     // The list may exceed the limit if a person had more transfers listed. For each transaction, as many transfers
     // return as were orphaned, independent of the number of other transfers.
-    let of_same = |t: &&Transfer| t.key.chain == transfer.key.chain && t.key.tx_hash == transfer.key.tx_hash;
+    let of_same = |t: &&Transfer| t.is_of_transaction(transfer.key);
     let (gone, present): (Vec<_>, Vec<_>) = alike().filter(of_same).partition(|t| is_gone(t));
     !is_gone(transfer) && present.len() < gone.len()
 }

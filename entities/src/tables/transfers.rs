@@ -15,6 +15,9 @@ pub struct Model {
     /// Index of the log in its block.
     #[sea_orm(primary_key, auto_increment = false)]
     pub log_index: i64,
+    /// Hash of the block.
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub block_hash: String,
     /// Payment whose wallet received it.
     pub payment_id: String,
     /// Token contract, 0x lower-case hex.
@@ -25,11 +28,9 @@ pub struct Model {
     pub to_address: String,
     /// Base units.
     pub amount: i64,
-    /// Block that contains it now.
+    /// Number of the block.
     pub block_number: i64,
-    /// Hash of that block.
-    pub block_hash: String,
-    /// Time of that block, in milliseconds since the epoch.
+    /// Time of the block, in milliseconds since the epoch.
     pub block_time: i64,
     /// present or orphaned.
     pub presence: String,

@@ -117,6 +117,7 @@ record! {
     struct TransferRecord {
         tx_hash: String = transfer.key.tx_hash.to_string(),
         log_index: u32 = transfer.key.log_index,
+        block_hash: String = transfer.key.block_hash.to_string(),
         block_number: u64 = transfer.block.number,
         block_time: DateTime = transfer.block.time.into(),
         from: String = checksummed(transfer.from),

@@ -8,6 +8,21 @@ use serde_json::json;
 
 use crate::call::until;
 
+/// A database with a migration of another version is refused by every command, and nothing changes.
+async fn refuses_another_version(database: &TestDatabase, url: &str) {
+    let connection = database.connect().await;
+    let foreign = "INSERT INTO seaql_migrations (version, applied_at) VALUES ('m0001_tenants', 0)";
+    connection.execute_unprepared(foreign).await.unwrap();
+    for command in [&["migrate"][..], &["migrate", "--check"], &["psp", "list"]] {
+        let refused = run(&[command, &["--database-url", url]].concat());
+        assert_eq!(refused.status.code(), Some(1), "{command:?}");
+        let error = complaint(&refused);
+        assert!(error.contains("another version of Payferry made this database (migration m0001_tenants)"), "{error}");
+    }
+    connection.execute_unprepared("DELETE FROM seaql_migrations WHERE version = 'm0001_tenants'").await.unwrap();
+    connection.close().await.unwrap();
+}
+
 #[tokio::test]
 async fn migrates_a_database_and_creates_psps_and_keys() {
     let (temp, database) = (tempfile::tempdir().unwrap(), TestDatabase::empty().await);
@@ -27,6 +42,8 @@ async fn migrates_a_database_and_creates_psps_and_keys() {
     assert!(printed(&run(&["migrate", "--database-url", url])).starts_with("applied m0001"));
     assert_eq!(printed(&run(&["migrate", "--database-url", url])), "the tables are up to date");
     assert_eq!(printed(&run(&["migrate", "--check", "--database-url", url])), "the tables are up to date");
+
+    refuses_another_version(&database, url).await;
 
     let psp = printed(&run(&["psp", "create", "--name", "Northern Pay", "--fee-bps", "80", "--database-url", url]));
     assert!(psp.starts_with("psp_"), "{psp}");

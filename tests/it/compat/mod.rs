@@ -27,7 +27,7 @@ use payferry_harness::{eventually, expect};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::prelude::*;
-use crate::process::{complaint, payferry};
+use crate::process::payferry;
 use archive::Archive;
 
 /// Fields that depend on the time since the archive was made, which is an outage of the chains: it moves deadlines.
@@ -212,17 +212,6 @@ async fn service_continues(archive: &Archive, name: &str, database_url: &str) {
     service.assert_as_recorded().await;
     service.assert_continues(async |payment: &Value| chains.pay(&config, payment).await).await;
     service.served.stop();
-}
-
-#[test]
-fn a_sandbox_folder_with_the_ids_of_mainnet_is_refused() {
-    let archive = Archive::open();
-    let folder = archive.path("sandbox");
-    let arguments = ["sandbox", "--listen", "127.0.0.1:0", "--data-dir", folder.to_str().unwrap()];
-    let refused = payferry().args(arguments).output().unwrap();
-    assert_eq!(refused.status.code(), Some(1));
-    let complaint = complaint(&refused);
-    assert!(complaint.contains("start with a new data folder (--data-dir)"), "{complaint}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -42,8 +42,12 @@ pub(super) fn request() -> ScreenRequest {
     ScreenRequest {
         subject: KytSubject::Transfer {
             payment_id: PaymentId::generate(),
-            key: TransferKey { chain: Chain::Base, tx_hash: Hash32([1; 32]), log_index: 0 },
-            revision: 1,
+            key: TransferKey {
+                chain: Chain::Base,
+                block_hash: Hash32([2; 32]),
+                tx_hash: Hash32([1; 32]),
+                log_index: 0,
+            },
         },
         chain: Chain::Base,
         address: HONEST,

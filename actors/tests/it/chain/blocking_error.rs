@@ -136,11 +136,11 @@ async fn done_before(forgotten: bool) {
     let done = env.operation().await.tx_hash;
     assert!(done.is_some());
     env.stop_settler().await;
+    reset_results(&env).await;
     if forgotten {
         chain_txs::Entity::delete_many().exec(env.database.writer()).await.unwrap();
         chain_tx_attempts::Entity::delete_many().exec(env.database.writer()).await.unwrap();
     }
-    reset_results(&env).await;
     // The search halves steps that the endpoint does not allow.
     env.mine(40).await;
     env.devchain.set_faults(Faults { logs_range_blocks_max: 7, ..Faults::default() });

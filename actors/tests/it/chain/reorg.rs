@@ -3,7 +3,7 @@
 use alloy::primitives::U256;
 use alloy::sol_types::SolCall;
 use payferry_contracts::Token;
-use payferry_devchain::Dropped;
+use payferry_devchain::{Dropped, Faults};
 use payferry_domain::payment::Presence;
 use payferry_domain::{Finality, PaymentId};
 use payferry_evm::wallet::alloy_address;
@@ -65,6 +65,47 @@ async fn reorg_during_downtime_is_noticed_at_startup() {
     env.watch().await;
     assert_remined(&env, payment).await;
     assert_eq!(env.watcher_report().await.blocks_orphaned, 1);
+}
+
+/// One transaction pays two payments. It is mined again one place later, so one of its log indexes now belongs to the other
+/// payment. The watcher is killed after it orphaned the old block and before it read the new one.
+#[tokio::test]
+async fn multi_send_with_shifted_log_indexes_reaches_both_payments_after_a_kill() {
+    let env = Env::new().await;
+    let payments = env.payments(2).await;
+    let to = payments.iter().map(|payment| alloy_address(env.vault(*payment))).collect();
+    let values = [7_000_000, 3_000_000].map(U256::from).to_vec();
+    env.call_as_owner(env.coin(Coin::Usdc), Token::mintBatchCall { to, values }.abi_encode()).await;
+    env.mine(1).await;
+    env.watch().await;
+    env.read_all().await;
+    let first: Vec<_> = payments.iter().map(|payment| env.inbox.observed(*payment)[0]).collect();
+    assert_eq!((first[0].key.log_index, first[1].key.log_index), (0, 1));
+
+    let is_orphaned = async || env.transfers().await.iter().all(|row| row.presence == "orphaned");
+    env.devchain.set_faults(Faults { methods: vec!["eth_getLogs".to_owned()], error_rate: 1.0, ..Faults::default() });
+    remine_behind_another_log(&env).await;
+    env.until("the old block is orphaned", is_orphaned).await;
+    env.stop_watcher().await;
+    assert_eq!(env.transfers().await.len(), 2, "the new block is not read");
+
+    env.devchain.set_faults(Faults::default());
+    // Nothing that was reported before counts: the messages are lost with the process.
+    let known: Vec<_> = payments.iter().map(|payment| env.inbox.observed(*payment).len()).collect();
+    env.watch().await;
+    for ((payment, before), (first, known)) in payments.iter().zip([7_000_000, 3_000_000]).zip(first.iter().zip(known))
+    {
+        let report = || env.inbox.observed(*payment).split_off(known - 1);
+        env.until("both facts are reported", async || report().iter().any(|fact| fact.key != first.key)).await;
+        let facts = report();
+        let [.., orphaned, again] = facts.as_slice() else { panic!("{facts:?}") };
+        assert_eq!((orphaned.key, orphaned.presence), (first.key, Presence::Orphaned));
+        assert_eq!((again.presence, again.amount.units()), (Presence::Present, before));
+        assert_eq!((again.key.tx_hash, again.key.log_index), (first.key.tx_hash, first.key.log_index + 1));
+        assert_eq!(again.first_block_time, Some(first.block.time), "the first block time is kept");
+    }
+    let rows = env.transfers().await;
+    assert!(rows.len() == 4 && rows.iter().all(|row| row.applied_revision < row.revision), "{rows:?}");
 }
 
 #[tokio::test]

@@ -78,7 +78,7 @@ impl Env {
             let mut held = 0;
             for transfer in payment.transfers.iter().filter(|transfer| transfer.counted) {
                 let receipt = self.chains[&payment.terms.chain].receipt(transfer.key.tx_hash).await;
-                if receipt["blockHash"] == transfer.block.hash.to_string() && receipt["status"] == "0x1" {
+                if receipt["blockHash"] == transfer.key.block_hash.to_string() && receipt["status"] == "0x1" {
                     held += transfer.amount.units();
                 }
             }

@@ -202,7 +202,7 @@ fn operator(player: &mut Player, payment: &Payment, step: &Step) -> Result<Comma
         "transfer" => {
             let transfer = in_question(payment).ok_or("no transfer to decide about")?;
             let verdict = verdict(step.decision()?, true, now);
-            Command::ScreenTransfer { key: transfer.key, revision: transfer.revision, verdict }
+            Command::ScreenTransfer { key: transfer.key, verdict }
         }
         "refund-address" => {
             let refund_id = payment.refunds.last().ok_or("no refund exists")?.id;

@@ -36,15 +36,12 @@ pub fn observed(
     let fact = ObservedTransfer {
         key: TransferKey {
             chain,
+            block_hash: row.block_hash.parse().map_err(bad)?,
             tx_hash: row.tx_hash.parse().map_err(bad)?,
             log_index: u32::try_from(row.log_index).map_err(bad)?,
         },
         revision: u32::try_from(row.revision).map_err(bad)?,
-        block: BlockRef {
-            number: u64::try_from(row.block_number).map_err(bad)?,
-            hash: row.block_hash.parse().map_err(bad)?,
-            time: Timestamp(row.block_time),
-        },
+        block: BlockRef { number: u64::try_from(row.block_number).map_err(bad)?, time: Timestamp(row.block_time) },
         first_block_time,
         from: row.from_address.parse().map_err(bad)?,
         token_address,
@@ -55,7 +52,7 @@ pub fn observed(
     Ok((row.payment_id.parse().map_err(bad)?, fact))
 }
 
-/// Facts in rows of one chain, oldest block first, with the payments that they concern.
+/// Facts in rows of one chain, orphaned transfers first, then the oldest block first, with the payments that they concern.
 pub async fn facts(
     database: &Database,
     chain: Chain,
@@ -66,7 +63,7 @@ pub async fn facts(
     let first = |row: &transfers::Model| times.get(&(row.tx_hash.clone(), row.payment_id.clone())).copied();
     let mut facts =
         rows.iter().map(|row| observed(chain, &token_at, row, first(row))).collect::<Result<Vec<_>, _>>()?;
-    facts.sort_by_key(|(_, fact)| (fact.block.number, fact.key.log_index));
+    facts.sort_by_key(|(_, fact)| (fact.presence == Presence::Present, fact.block.number, fact.key.log_index));
     Ok(facts)
 }
 

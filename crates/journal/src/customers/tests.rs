@@ -66,6 +66,7 @@ impl Env {
             id: EndpointId::generate().to_string(),
             psp_id: self.psp_id.to_string(),
             events: json!([pattern]).to_string(),
+            schedule: "default".to_owned(),
             status: "enabled".to_owned(),
             ..webhook_endpoints::Model::default()
         };

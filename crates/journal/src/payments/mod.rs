@@ -203,12 +203,18 @@ pub struct TransferPosition {
     block_number: i64,
     log_index: i64,
     tx_hash: String,
+    block_hash: String,
 }
 
 impl TransferPosition {
     /// Position of this row.
     pub fn of(row: &transfers::Model) -> Self {
-        Self { block_number: row.block_number, log_index: row.log_index, tx_hash: row.tx_hash.clone() }
+        Self {
+            block_number: row.block_number,
+            log_index: row.log_index,
+            tx_hash: row.tx_hash.clone(),
+            block_hash: row.block_hash.clone(),
+        }
     }
 }
 
@@ -231,10 +237,10 @@ pub async fn set_aside_of(
 }
 
 const UNAPPLIED: &str = "SELECT * FROM (SELECT transfers.*, ROW_NUMBER() OVER \
-    (PARTITION BY payment_id ORDER BY block_number, log_index, tx_hash) AS nth \
+    (PARTITION BY payment_id ORDER BY block_number, log_index, tx_hash, block_hash) AS nth \
     FROM transfers WHERE chain = $1 AND applied_revision < revision) AS unapplied \
-    WHERE nth <= $2 AND (block_number, log_index, tx_hash) > ($3, $4, $5) \
-    ORDER BY block_number, log_index, tx_hash LIMIT $6";
+    WHERE nth <= $2 AND (block_number, log_index, tx_hash, block_hash) > ($3, $4, $5, $6) \
+    ORDER BY block_number, log_index, tx_hash, block_hash LIMIT $7";
 
 /// Page of the transfers on a chain that their payment has not applied at their current revision, oldest block first,
 /// after `after`. Contains only the first few of each payment, so that a payment that applies nothing leaves room for
@@ -245,14 +251,15 @@ pub async fn unapplied_on(
     after: Option<&TransferPosition>,
     limit: u64,
 ) -> Result<Vec<transfers::Model>, StoreError> {
-    let (block_number, log_index, tx_hash) =
-        after.map_or((-1, -1, ""), |place| (place.block_number, place.log_index, &place.tx_hash));
+    let (block_number, log_index, tx_hash, block_hash) = after
+        .map_or((-1, -1, "", ""), |place| (place.block_number, place.log_index, &place.tx_hash, &place.block_hash));
     let values = [
         chain.as_str().into(),
         UNAPPLIED_OF_ONE_MAX.into(),
         block_number.into(),
         log_index.into(),
         tx_hash.into(),
+        block_hash.into(),
         i64::try_from(limit).unwrap_or(i64::MAX).into(),
     ];
     Ok(find_all(database.reader(), UNAPPLIED, values).await?)

@@ -250,6 +250,7 @@ fn applied(events: &[Event], command: &Command) -> Vec<AppliedTransfer> {
     }
     let row = |(key, revision): (TransferKey, u32)| AppliedTransfer {
         chain: key.chain.as_str().to_owned(),
+        block_hash: key.block_hash.to_string(),
         tx_hash: key.tx_hash.to_string(),
         log_index: i64::from(key.log_index),
         revision: i64::from(revision),

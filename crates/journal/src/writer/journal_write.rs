@@ -269,6 +269,8 @@ pub struct AppliedTransfer {
     /// Chain name.
     pub chain: String,
     /// 0x hex.
+    pub block_hash: String,
+    /// 0x hex.
     pub tx_hash: String,
     /// Index of the log in its block.
     pub log_index: i64,

@@ -162,6 +162,7 @@ rows! {
 
     AppliedRow {
         chain: &'a str,
+        block_hash: &'a str,
         tx_hash: &'a str,
         log_index: i64,
         applied_revision: i64,

@@ -296,12 +296,9 @@ impl Statements {
             ),
             transfers_upsert: RowStatement::insert(
                 backend,
-                "ON CONFLICT (\"chain\", \"tx_hash\", \"log_index\") DO UPDATE SET
-                     {set_excluded except chain, tx_hash, log_index, revision, applied_revision, applied_version,
-                         created_at},
-                     \"revision\" = transfers.\"revision\" + 1
-                 WHERE transfers.\"block_hash\" <> excluded.\"block_hash\"
-                     OR transfers.\"presence\" <> excluded.\"presence\"
+                "ON CONFLICT (\"chain\", \"tx_hash\", \"log_index\", \"block_hash\") DO UPDATE SET
+                     \"presence\" = excluded.\"presence\", \"revision\" = transfers.\"revision\" + 1
+                 WHERE transfers.\"presence\" <> excluded.\"presence\"
                  RETURNING *",
             ),
             // A transfer that was set aside (version 0) can later be listed at the same revision.
@@ -311,7 +308,7 @@ impl Statements {
                      \"applied_version\" = x.\"applied_version\"
                  FROM {rows}
                  WHERE transfers.\"chain\" = x.\"chain\" AND transfers.\"tx_hash\" = x.\"tx_hash\"
-                     AND transfers.\"log_index\" = x.\"log_index\"
+                     AND transfers.\"log_index\" = x.\"log_index\" AND transfers.\"block_hash\" = x.\"block_hash\"
                      AND (transfers.\"applied_revision\" < x.\"applied_revision\"
                          OR transfers.\"applied_revision\" = x.\"applied_revision\"
                              AND transfers.\"applied_version\" = 0 AND x.\"applied_version\" > 0)",

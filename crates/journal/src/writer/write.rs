@@ -397,10 +397,6 @@ impl Writer<'_> {
         self.run(&self.statements.headers_forget, &forgotten).await?;
         let found: Vec<_> = found.into_values().collect();
         let mut changed = models(self.run(&self.statements.transfers_upsert, &found).await?)?;
-        // A transfer that was orphaned and mined again in one batch is reported once, in its new state.
-        let again: HashSet<TransferId<'_>> = changed.iter().map(transfer_id).collect();
-        gone.retain(|row| !again.contains(&transfer_id(row)));
-        drop(again);
         gone.sort_by_key(|row| (row.block_number, row.log_index));
         changed.sort_by_key(|row| (row.block_number, row.log_index));
         for row in gone.into_iter().chain(changed) {
@@ -421,13 +417,14 @@ impl Writer<'_> {
                 _ => continue,
             };
             for row in applied {
-                let mark = marks.entry((&row.chain, &row.tx_hash, row.log_index)).or_default();
+                let mark = marks.entry((&row.chain, &row.tx_hash, row.log_index, &row.block_hash)).or_default();
                 *mark = (*mark).max((row.revision, version));
             }
         }
-        let marks = marks.into_iter().map(|((chain, tx_hash, log_index), (applied_revision, applied_version))| {
-            AppliedRow { chain, tx_hash, log_index, applied_revision, applied_version }
-        });
+        let marks =
+            marks.into_iter().map(|((chain, tx_hash, log_index, block_hash), (applied_revision, applied_version))| {
+                AppliedRow { chain, block_hash, tx_hash, log_index, applied_revision, applied_version }
+            });
         let marks: Vec<_> = marks.collect();
         self.run(&self.statements.transfers_apply, &marks).await.map(|_| ())
     }
@@ -483,8 +480,8 @@ fn outcome_row(operation: &OperationOutcome, chain_tx_id: i64, updated_at: i64) 
     }
 }
 
-type TransferId<'a> = (&'a str, &'a str, i64);
+type TransferId<'a> = (&'a str, &'a str, i64, &'a str);
 
 fn transfer_id(row: &transfers::Model) -> TransferId<'_> {
-    (&row.chain, &row.tx_hash, row.log_index)
+    (&row.chain, &row.tx_hash, row.log_index, &row.block_hash)
 }

@@ -37,7 +37,7 @@ const BY_CHANGE: [&str; 2] = ["updated_at", "id"];
 const BY_DEADLINE: [&str; 2] = ["expires_at", "id"];
 const BY_CREATION: [&str; 2] = ["created_at", "id"];
 /// Order of transfers, whose key has several columns.
-const BY_RECORDING: [&str; 4] = ["created_at", "chain", "tx_hash", "log_index"];
+const BY_RECORDING: [&str; 5] = ["created_at", "chain", "tx_hash", "log_index", "block_hash"];
 
 /// Reads one kind.
 pub(super) async fn of(system: &System, kind: AttentionKind, part: Part<'_>) -> Result<Found, DbErr> {
@@ -138,12 +138,12 @@ fn screened(payment: &Payment, decision: Decision) -> (Timestamp, String) {
 async fn unapplied(system: &System, before: Value, now: Timestamp, part: Part<'_>) -> Result<Found, DbErr> {
     let total = Count::rows(system.database(), UNAPPLIED, [before.clone()]).await?;
     let values = part.values_with(before, |after| {
-        let [chain, tx_hash, log_index] = after.parts();
-        vec![chain.into(), tx_hash.into(), log_index.parse::<i64>().unwrap_or_default().into()]
+        let [chain, tx_hash, log_index, block_hash] = after.parts();
+        vec![chain.into(), tx_hash.into(), log_index.parse::<i64>().unwrap_or_default().into(), block_hash.into()]
     });
     let rows: Vec<transfers::Model> = rows(system.database(), part.sql(UNAPPLIED, &BY_RECORDING), values).await?;
     let item = |row: &transfers::Model| {
-        let id = format!("{}:{}:{}", row.chain, row.tx_hash, row.log_index);
+        let id = format!("{}:{}:{}:{}", row.chain, row.tx_hash, row.log_index, row.block_hash);
         let reason = format!("revision {} is recorded, revision {} was applied", row.revision, row.applied_revision);
         AttentionItem::new(id, Some(Timestamp(row.created_at)), now, reason).of_payment(&row.payment_id, None)
     };

@@ -168,7 +168,7 @@ fn delayed_settlers(system: &System, now: Timestamp) -> Vec<AttentionItem> {
 fn held_transfers(system: &System, now: Timestamp) -> Vec<AttentionItem> {
     let item = |held: HeldTransfer| {
         let (chain, payment_id) = (held.key.chain, held.payment_id.to_string());
-        let position = format!("{chain}:{}:{}", held.key.tx_hash, held.key.log_index);
+        let position = format!("{chain}:{}:{}:{}", held.key.tx_hash, held.key.log_index, held.key.block_hash);
         let reason = format!("transaction {} on {chain}: {}", held.key.tx_hash, held.reason);
         let item = AttentionItem::new(&payment_id, Some(held.since), now, reason);
         item.at_position(held.since.as_millis(), position).of_payment(&payment_id, None)

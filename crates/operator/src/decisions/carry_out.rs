@@ -3,7 +3,7 @@
 
 use payferry_actors::payment::ResultRows;
 use payferry_domain::payment::{self, Command, Decision, Event, Payment, Rejection, Requester, TransferKey};
-use payferry_domain::{Address, Amount, Asset, CommandError, PaymentId, RefundId, Timestamp};
+use payferry_domain::{Address, Amount, Asset, Chain, CommandError, Hash32, PaymentId, RefundId, Timestamp};
 use payferry_httpkit::ApiError;
 use payferry_journal::audit::{Actor, NewAuditEntry};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ pub(super) struct DecisionRequest {
 }
 
 pub(super) enum Action {
-    Screen { key: TransferKey, decision: Decision },
+    Screen { chain: Chain, tx_hash: Hash32, log_index: u32, decision: Decision },
     ScreenRefund { refund_id: RefundId, decision: Decision },
     ApproveRefund { refund_id: RefundId, approve: bool },
     RefundBlocked { to: Address, amount: Option<Amount>, asset: Option<Asset>, key: Option<String> },
@@ -131,9 +131,11 @@ async fn apply(operator: &Operator, id: PaymentId, request: DecisionRequest) -> 
     let before = find(operator, id).await?;
     let DecisionRequest { action, reason } = request;
     let (name, command, mut detail) = match action {
-        Action::Screen { key, decision } => {
-            let transfer = before.payment.transfer(key).ok_or(ApiError::NotFound("transfer"))?;
-            let TransferKey { chain, tx_hash, log_index } = key;
+        Action::Screen { chain, tx_hash, log_index, decision } => {
+            let is_meant = |key: TransferKey| (key.chain, key.tx_hash, key.log_index) == (chain, tx_hash, log_index);
+            // Of several blocks, the one that is in the chain.
+            let meant = before.payment.transfers.iter().filter(|transfer| is_meant(transfer.key));
+            let transfer = meant.max_by_key(|transfer| transfer.is_present()).ok_or(ApiError::NotFound("transfer"))?;
             let detail = json!({ "chain": chain, "tx_hash": tx_hash, "log_index": log_index, "decision": decision });
             ("payment.transfer_screened_by_hand", decisions::screen(transfer, decision, now), detail)
         }

@@ -12,7 +12,7 @@ pub(crate) mod query;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use payferry_actors::destination::Unsuitable;
-use payferry_domain::payment::{Decision, TransferKey};
+use payferry_domain::payment::Decision;
 use payferry_domain::{Address, Amount, Asset, Chain, Hash32, PaymentId, RefundId};
 use payferry_httpkit::extract::Field as _;
 use payferry_httpkit::extract::field::{optional, required};
@@ -307,8 +307,7 @@ impl DecisionRequest {
         let (action, reason) = match kind {
             DecisionKind::Screen => {
                 let ScreenRequest { chain, tx_hash, log_index, decision, reason } = ScreenRequest::read(fields)?;
-                let key = TransferKey { chain, tx_hash, log_index: log_index.try_into().ok()? };
-                (Action::Screen { key, decision }, reason)
+                (Action::Screen { chain, tx_hash, log_index: log_index.try_into().ok()?, decision }, reason)
             }
             DecisionKind::ScreenRefund => {
                 let ScreenRefundRequest { refund_id, decision, reason } = ScreenRefundRequest::read(fields)?;

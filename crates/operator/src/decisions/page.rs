@@ -129,7 +129,7 @@ pub(crate) fn finding(screening: Option<&Verdict>, now: Timestamp) -> Option<Mar
 }
 
 fn screening(here: &str, transfer: &Transfer, may: &[Decision], filled: &Filled, now: Timestamp) -> Markup {
-    let TransferKey { chain, tx_hash, log_index } = transfer.key;
+    let TransferKey { chain, tx_hash, log_index, .. } = transfer.key;
     let tx_hash = tx_hash.to_string();
     let said = transfer.verdict.as_deref();
     let choices: Vec<(&str, &str)> = may

@@ -270,7 +270,7 @@ pub(crate) fn may(payment: &Payment, transfer: &Transfer, now: Timestamp) -> Vec
 /// Command that decides about a transfer. The findings of the provider are kept.
 pub(crate) fn screen(transfer: &Transfer, decision: Decision, now: Timestamp) -> Command {
     let verdict = by_hand(transfer.verdict.as_deref(), decision, now);
-    Command::ScreenTransfer { key: transfer.key, revision: transfer.revision, verdict }
+    Command::ScreenTransfer { key: transfer.key, verdict }
 }
 
 /// Command that decides about the address of a refund.

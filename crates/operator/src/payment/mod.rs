@@ -121,8 +121,9 @@ async fn row_revisions(system: &System, payment: &Payment) -> Result<HashMap<Tra
                 .all(system.database().reader())
                 .await?;
             revisions.extend(rows.into_iter().filter_map(|row| {
-                let (tx_hash, log_index) = (row.tx_hash.parse().ok()?, u32::try_from(row.log_index).ok()?);
-                Some((TransferKey { chain, tx_hash, log_index }, row.revision))
+                let (block_hash, tx_hash) = (row.block_hash.parse().ok()?, row.tx_hash.parse().ok()?);
+                let log_index = u32::try_from(row.log_index).ok()?;
+                Some((TransferKey { chain, block_hash, tx_hash, log_index }, row.revision))
             }));
         }
     }

@@ -104,7 +104,7 @@ fn transfers(payment: &Payment, now: Timestamp) -> Markup {
                     (head(&[("", "Transaction"), ("n", "Amount"), ("", "State"), ("wide", "Screening"), ("n wide", "Block")]))
                     tbody {
                         @for transfer in &payment.transfers {
-                            tr id={ (transfer.key.tx_hash) "-" (transfer.key.log_index) } {
+                            tr id={ (transfer.key.tx_hash) "-" (transfer.key.log_index) "-" (short(&transfer.key.block_hash.to_string())) } {
                                 th scope="row" { (short(&transfer.key.tx_hash.to_string())) br; small { "from " (short(&checksummed(transfer.from))) } }
                                 td.n { (transfer.amount) (token(transfer.token)) }
                                 td {

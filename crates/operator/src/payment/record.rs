@@ -194,6 +194,7 @@ record! {
         chain: &'static str = transfer.key.chain.as_str(),
         tx_hash: String = transfer.key.tx_hash.to_string(),
         log_index: u32 = transfer.key.log_index,
+        block_hash: String = transfer.key.block_hash.to_string(),
         block_number: u64 = transfer.block.number,
         block_time: DateTime = transfer.block.time.into(),
         from: String = checksummed(transfer.from),

@@ -72,10 +72,7 @@ fn counts(payment: &Payment, transfer: &Transfer) -> bool {
 /// be orphaned. Until then, only an entry that already counts remains counted.
 fn is_in_two_blocks(payment: &Payment, transfer: &Transfer) -> bool {
     payment.transfers.iter().any(|other| {
-        other.key.chain == transfer.key.chain
-            && other.key.tx_hash == transfer.key.tx_hash
-            && other.block.hash != transfer.block.hash
-            && other.is_present()
+        other.is_of_transaction(transfer.key) && other.key.block_hash != transfer.key.block_hash && other.is_present()
     })
 }
 

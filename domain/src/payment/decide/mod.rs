@@ -38,7 +38,7 @@ pub fn decide(payment: &Payment, command: &Command, now: Timestamp) -> Result<Ve
         Command::ObserveTransfer(observed) => observe(payment, observed, now),
         Command::TakeIn { observed } => list_set_aside(payment, observed)?,
         Command::FinaliseTransfers(reached) => finalise(payment, reached),
-        Command::ScreenTransfer { key, revision, verdict } => screen(payment, *key, *revision, verdict)?,
+        Command::ScreenTransfer { key, verdict } => screen(payment, *key, verdict)?,
         Command::PassDeadline { chain_time } => pass_deadline(payment, *chain_time),
         Command::MoveDeadline { outage, from, to } => {
             move_deadline(payment, Outage { id: *outage, from: *from, to: *to }, now)
@@ -127,8 +127,7 @@ pub(super) fn retry_at(failures: u32, now: Timestamp) -> Timestamp {
     now.plus_secs(RETRY_FIRST_SECS.saturating_mul(factor).min(RETRY_MAX_SECS))
 }
 
-/// Applies the watcher's row, unless it is outdated, or new and beyond the list limits. A transfer that is found in
-/// another block was orphaned and mined again at the same time.
+/// Applies the watcher's row, unless it is outdated, or new and beyond the list limits.
 fn observe(payment: &Payment, observed: &ObservedTransfer, now: Timestamp) -> Vec<Event> {
     let known = payment.transfer(observed.key);
     if known.is_some_and(|known| known.revision >= observed.revision) {
@@ -179,24 +178,18 @@ fn reopens(payment: &Payment) -> bool {
 }
 
 fn entry(payment: &Payment, known: Option<&Transfer>, observed: &ObservedTransfer) -> Transfer {
-    let token = classify(payment, observed);
-    let kept = known
-        .filter(|known| known.from == observed.from && known.amount == observed.amount && known.token == token)
-        .filter(|_| observed.amount.units() > 0);
     let first_seen = observed.first_block_time.unwrap_or(observed.block.time).min(observed.block.time);
-    let same_txn = |t: &&Transfer| t.key.chain == observed.key.chain && t.key.tx_hash == observed.key.tx_hash;
-    let siblings = payment.transfers.iter().filter(same_txn).map(|transfer| transfer.first_block_time);
+    let siblings = || payment.transfers.iter().filter(|sibling| sibling.is_of_transaction(observed.key));
     let mut transfer = Transfer {
         key: observed.key,
         revision: observed.revision,
-        content_revision: kept.map_or(observed.revision, |known| known.content_revision),
         block: observed.block,
-        first_block_time: siblings.fold(first_seen, Timestamp::min),
+        first_block_time: siblings().map(|sibling| sibling.first_block_time).fold(first_seen, Timestamp::min),
         from: observed.from,
-        token,
+        token: classify(payment, observed),
         amount: observed.amount,
         status: TransferStatus::Seen,
-        verdict: kept.and_then(|known| known.verdict.clone()),
+        verdict: None,
         counted: false,
         excess: false,
     };
@@ -204,9 +197,19 @@ fn entry(payment: &Payment, known: Option<&Transfer>, observed: &ObservedTransfe
         transfer.status = TransferStatus::Orphaned;
     } else if payment.is_dust(&transfer) {
         transfer.status = TransferStatus::Ignored;
-    } else if let Some(known) = kept.filter(|known| known.is_present() && known.block.hash == observed.block.hash) {
+    } else if let Some(known) = known.filter(|known| known.is_present()) {
         (transfer.status, transfer.counted, transfer.excess) = (known.status, known.counted, known.excess);
     }
+    transfer.verdict = match known {
+        Some(known) => known.verdict.clone(),
+        // The same money in another block: its screening stands. If there were several such transfers with different
+        // verdicts, the strictest applies.
+        None => siblings()
+            .filter(|t| t.key.block_hash != transfer.key.block_hash)
+            .filter(|t| (t.from, t.token, t.amount) == (transfer.from, transfer.token, transfer.amount))
+            .filter_map(|sibling| sibling.verdict.clone())
+            .max_by_key(|verdict| (verdict.decision, verdict.by_operator)),
+    };
     transfer
 }
 
@@ -235,10 +238,10 @@ fn finalise(payment: &Payment, reached: &[TransferFinality]) -> Vec<Event> {
 }
 
 /// Applies a verdict, unless an existing verdict outranks it.
-fn screen(payment: &Payment, key: TransferKey, revision: u32, verdict: &Verdict) -> Result<Vec<Event>, Rejection> {
+fn screen(payment: &Payment, key: TransferKey, verdict: &Verdict) -> Result<Vec<Event>, Rejection> {
     let refuse = |rejection| if verdict.by_operator { Err(rejection) } else { Ok(Vec::new()) };
     let Some(transfer) = payment.transfer(key) else { return refuse(Rejection::UnknownTransfer) };
-    if payment.is_dust(transfer) || revision < transfer.content_revision || transfer.counted {
+    if payment.is_dust(transfer) || transfer.counted {
         return refuse(Rejection::NotInReview);
     }
     if transfer.decision() == Some(verdict.decision) && (!verdict.by_operator || stands(transfer)) {

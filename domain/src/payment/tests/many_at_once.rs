@@ -60,8 +60,8 @@ fn tracks_changes_of_listed_dust_and_ignores_other_dust() {
         .when(listed.rev(3).seen())
         .unchanged(&other.rev(3).seen())
         .lists(DUST_LISTED_MAX)
-        // In another branch the same key is another transfer.
-        .arrives(other.rev(4).of("10"))
+        // In another block it is another transfer.
+        .arrives(other.at(70).of("10"))
         .is(Confirmed, &[]);
 }
 

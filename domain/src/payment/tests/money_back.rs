@@ -273,7 +273,7 @@ fn refunds_to_the_sender_require_a_single_plain_account() {
     two.refused(&unaddressed, "refund_address_required");
     let contract = Verdict { plain_sender: None, ..verdict(Decision::Allow) };
     let small = tx(1).of("4");
-    let screened = Command::ScreenTransfer { key: small.0.key, revision: 1, verdict: contract };
+    let screened = Command::ScreenTransfer { key: small.0.key, verdict: contract };
     given(to_sender())
         .when(small.seen())
         .when(screened)

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 /// Outcome of one transaction of an orphaned block.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fate {
-    /// Orphaned and mined again under the same log index, a minute later.
+    /// Orphaned and mined again a minute later, under the same log index.
     ReMined,
     /// Orphaned and mined again under another log index, 20 minutes later.
     Renumbered,
@@ -35,7 +35,7 @@ impl Part {
     fn end(&self) -> Option<Tx> {
         match self.fate {
             None => Some(self.tx),
-            Some(Fate::ReMined) => Some(self.tx.rev(3).at(self.secs() + 60)),
+            Some(Fate::ReMined) => Some(self.tx.at(self.secs() + 60)),
             Some(Fate::Renumbered) => Some(self.tx.log(7).at(self.secs() + 1_200)),
             Some(Fate::Gone) => None,
         }

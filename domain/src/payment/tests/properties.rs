@@ -6,11 +6,15 @@ use proptest::prelude::*;
 
 /// Generates facts about a few transactions, under two log indexes, in a few blocks, on two chains, in two tokens.
 fn observed() -> impl Strategy<Value = Tx> {
-    let place = (1..5u8, 0..2u32, 1..6u32, prop::sample::select(vec![60, 61, 1_190, 1_250, 3_000]));
-    let money = prop::sample::select(vec!["10", "4", "6", "3", "0.5", "0.0005", "12"]);
-    (place, money, 0..10u8, prop::bool::weighted(0.25)).prop_map(|((n, log, revision, secs), units, kind, gone)| {
-        let tx = tx(n).log(log).rev(revision).at(secs).of(units);
-        let tx = match kind {
+    let place = (1..5u8, 0..2u32, prop::sample::select(vec![60, 61, 1_190, 1_250, 3_000]), 0..4u8);
+    (place, 1..6u32, prop::bool::weighted(0.25)).prop_map(|((n, log, secs, fork), revision, gone)| {
+        let mut tx = tx(n).log(log).rev(revision).at(secs);
+        tx.0.key.block_hash.0[1] = fork;
+        // The content of a transfer follows from its key.
+        let content =
+            usize::from(n) * 31 + usize::try_from(i64::from(log) * 17 + secs).unwrap() + usize::from(fork) * 7;
+        let tx = tx.of(["10", "4", "6", "3", "0.5", "0.0005", "12"][content % 7]);
+        let tx = match content % 10 {
             0 => tx.look_alike(),
             1 => tx.on(Chain::Polygon),
             2 => tx.from(ELSEWHERE),

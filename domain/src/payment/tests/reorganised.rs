@@ -3,9 +3,9 @@
 use super::OperationAction::{Cancel as CancelRow, Requeue};
 use super::*;
 use crate::ledger::Account;
-use Decision::Allow;
+use Decision::{Allow, Block, Review};
 use Label::*;
-use Status::{Confirmed, Pending, Settled};
+use Status::{Confirmed, Mismatched, Pending, Settled};
 
 #[test]
 fn a_permanent_failure_is_announced_once_and_retried() {
@@ -69,15 +69,29 @@ fn a_transfer_re_mined_after_the_deadline_is_still_in_time() {
 }
 
 #[test]
-fn one_fact_can_move_a_transfer_to_another_block() {
-    let moved = tx(1).rev(2).at(70);
+fn a_transfer_counts_only_in_a_block_that_is_final() {
+    let moved = tx(1).at(70);
     paid()
+        .when(tx(1).rev(2).gone().seen())
         .when(moved.seen())
         .is(Pending, &[Reorged])
         .unchanged(&tx(1).finalised())
         .when(moved.finalised())
         .is(Confirmed, &[Reorged]);
-    paid().when(tx(1).rev(2).seen()).is(Confirmed, &[]);
+    paid().when(tx(1).rev(3).seen()).is(Confirmed, &[]);
+}
+
+/// One transaction pays two payments. It is mined again one place later, so each of its log indexes belongs to the other
+/// transfer.
+#[test]
+fn a_log_index_that_shifts_names_another_transfer() {
+    let (own, foreign) = (tx(1).of("4").log(1), tx(1).log(1).at(70));
+    let story = given(terms()).arrives(own).is(Mismatched, &[Underpaid]).when(own.rev(2).gone().seen());
+    let again = tx(1).of("4").log(2).at(70);
+    story.is(Pending, &[Reorged]).arrives(again).is(Mismatched, &[Underpaid, Reorged]).also(|payment| {
+        assert_eq!(payment.transfers.len(), 2);
+        assert!(payment.transfer(foreign.0.key).is_none());
+    });
 }
 
 #[test]
@@ -200,14 +214,21 @@ fn an_outage_moves_the_deadline_once_by_its_length() {
 }
 
 #[test]
-fn a_verdict_for_other_content_is_ignored() {
-    let swapped = tx(1).rev(2).from(ELSEWHERE).at(70);
-    given(terms())
-        .when(tx(1).seen())
-        .when(swapped.seen())
-        .unchanged(&tx(1).screened(Allow))
-        .when(swapped.finalised())
-        .is(Pending, &[]);
-    let same = given(terms()).when(tx(1).seen()).when(tx(1).rev(2).at(70).seen()).when(tx(1).screened(Allow));
-    same.when(tx(1).rev(2).finalised()).is(Confirmed, &[]);
+fn a_verdict_stands_when_the_same_money_is_mined_again() {
+    let moved = |again: Tx, decision| {
+        let story = given(terms()).when(tx(1).seen()).when(tx(1).screened(decision));
+        story.when(tx(1).rev(2).gone().seen()).when(again.seen()).when(again.finalised())
+    };
+    let again = tx(1).at(70).log(3);
+    moved(again, Allow).is(Confirmed, &[Reorged]);
+    moved(again, Review).is(Pending, &[InReview, Reorged]).when(again.decided(Allow)).is(Confirmed, &[Reorged]);
+    moved(again, Block).failed(FailureReason::KytBlocked);
+    // Other money of the same transaction is screened.
+    for other in [again.from(ELSEWHERE), again.of("11")] {
+        moved(other, Allow).is(Pending, &[Reorged]);
+    }
+    // The decision of a person about one transfer does not release another one in the same block.
+    let twin = tx(1).log(1);
+    let both = given(terms()).when(tx(1).seen()).when(tx(1).decided(Allow)).when(twin.seen());
+    both.also(|payment| assert_eq!(payment.transfer(twin.0.key).unwrap().decision(), None));
 }

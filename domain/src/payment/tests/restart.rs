@@ -39,13 +39,13 @@ impl Env {
             Effect::AwaitFinality { key, revision, finality, .. } => {
                 Command::FinaliseTransfers(vec![TransferFinality { key, revision, reached: finality }])
             }
-            Effect::Screen { key, revision, .. } => {
+            Effect::Screen { key, .. } => {
                 let decision = self.decision(key);
-                Command::ScreenTransfer { key, revision, verdict: verdict(decision) }
+                Command::ScreenTransfer { key, verdict: verdict(decision) }
             }
-            Effect::AwaitReview { key, revision, .. } => {
+            Effect::AwaitReview { key, .. } => {
                 let verdict = Verdict { by_operator: true, ..verdict(Decision::Allow) };
-                Command::ScreenTransfer { key, revision, verdict }
+                Command::ScreenTransfer { key, verdict }
             }
             Effect::AwaitDeadline { at, .. } => Command::PassDeadline { chain_time: at },
             Effect::Settle { .. } => {

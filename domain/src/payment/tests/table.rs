@@ -13,7 +13,7 @@ fn accept() -> Command {
 #[test]
 fn the_exact_amount_confirms_and_settles() {
     let story = given(terms()).when(tx(1).seen()).is(Pending, &[]).notified(&[]);
-    let screen = Effect::Screen { key: tx(1).0.key, revision: 1, from: PAYER, amount: amount("10.00") };
+    let screen = Effect::Screen { key: tx(1).0.key, from: PAYER, amount: amount("10.00") };
     let finality = Finality::Blocks(2);
     let wait = Effect::AwaitFinality { key: tx(1).0.key, revision: 1, block_number: 100, finality };
     let story = story.asks_for(&screen).asks_for(&wait).when(tx(1).finalised()).is(Pending, &[]).notified(&[]);
@@ -289,17 +289,17 @@ fn a_blocked_full_payment_fails_the_payment() {
 
 #[test]
 fn blocked_funds_always_raise_an_alarm() {
-    let alarm = |n| Alarm::FundsBlocked { key: tx(n).0.key };
+    let alarm = |tx: Tx| Alarm::FundsBlocked { key: tx.0.key };
     let blocked = |story: Story, tx: Tx| story.when(tx.seen()).alarms(&[]).when(tx.screened(Block));
-    let all = blocked(given(terms()), tx(1)).alarms(&[alarm(1)]).when(tx(1).finalised()).alarms(&[]);
-    blocked(all.failed(FailureReason::KytBlocked), tx(2)).alarms(&[alarm(2)]);
+    let all = blocked(given(terms()), tx(1)).alarms(&[alarm(tx(1))]).when(tx(1).finalised()).alarms(&[]);
+    blocked(all.failed(FailureReason::KytBlocked), tx(2)).alarms(&[alarm(tx(2))]);
     let late = tx(2).at(EXPIRY_SECS);
-    let of_expired = blocked(given(terms()).expired().alarms(&[]), late).alarms(&[alarm(2)]);
+    let of_expired = blocked(given(terms()).expired().alarms(&[]), late).alarms(&[alarm(late)]);
     of_expired.when(late.finalised()).alarms(&[]).failed(FailureReason::Expired).is(Failed, &[FundsBlocked]);
-    let of_settled = blocked(paid().settled(1), late).alarms(&[alarm(2)]);
+    let of_settled = blocked(paid().settled(1), late).alarms(&[alarm(late)]);
     of_settled.when(late.finalised()).alarms(&[]).is(Settled, &[FundsBlocked]);
     let reviewed = given(terms()).when(tx(1).seen()).when(tx(1).screened(Review)).alarms(&[]);
-    reviewed.when(tx(1).decided(Block)).alarms(&[alarm(1)]);
+    reviewed.when(tx(1).decided(Block)).alarms(&[alarm(tx(1))]);
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn expiry_waits_for_a_review() {
     let reviewed = || {
         let story = given(terms()).when(tx(1).seen()).when(tx(1).finalised()).when(tx(1).screened(Review));
         let alarm_at = START.plus_secs(REVIEW_ALARM_SECS);
-        let wait = Effect::AwaitReview { key: tx(1).0.key, revision: 1, alarm_at };
+        let wait = Effect::AwaitReview { key: tx(1).0.key, alarm_at };
         story.is(Pending, &[InReview]).asks_for(&wait).expired().is(Pending, &[InReview]).notified(&[])
     };
     reviewed().when(tx(1).decided(Allow)).is(Confirmed, &[]).notified(CONFIRMED);
@@ -359,13 +359,14 @@ fn a_payment_without_funds_expires() {
 
 #[test]
 fn an_in_time_transfer_can_be_final_after_the_deadline() {
+    let last = tx(1).at(1_199);
     given(terms())
-        .when(tx(1).at(1_199).seen())
+        .when(last.seen())
         .expired()
         .is(Pending, &[])
         .notified(&[])
-        .when(tx(1).screened(Allow))
-        .when(tx(1).finalised())
+        .when(last.screened(Allow))
+        .when(last.finalised())
         .is(Confirmed, &[]);
 }
 

@@ -1,7 +1,5 @@
 //! Live payments and wallets are found through their indexes, also while their payments change.
 
-use payferry_migration::{Migrator, MigratorTrait};
-
 use super::*;
 
 impl Env {
@@ -107,64 +105,4 @@ async fn wallets_lead_to_their_payments() {
     env.make_unreadable(live.id()).await;
     assert_eq!(live_wallets(&env.database).await.unwrap(), [owner(&live)]);
     assert_eq!(found(WalletScope::All).await, [owner(&live), owner(&over)]);
-}
-
-#[tokio::test]
-async fn labels_from_before_the_migration_are_in_the_column() {
-    let test_database = TestDatabase::empty().await;
-    let database = Database::open(test_database.url()).await.unwrap();
-    Migrator::up(database.long_timeout(), Some(17)).await.unwrap();
-    database.writer().execute_unprepared("ALTER TABLE payments ADD COLUMN labels TEXT").await.unwrap();
-    let env = Env::over(test_database, database).await;
-    let (labelled, plain) = (env.initiated().await, env.initiated().await);
-    let before = format!(
-        "UPDATE payments SET state = replace(state, '\"labels\":[]', '\"labels\":[\"LATE\"]') WHERE id = '{}'",
-        labelled.id()
-    );
-    for statement in [before.as_str(), "ALTER TABLE payments DROP COLUMN labels"] {
-        env.database.writer().execute_unprepared(statement).await.unwrap();
-    }
-    Migrator::up(env.database.long_timeout(), None).await.unwrap();
-    for (payment, labels) in [(labelled, Some(r#"["LATE"]"#)), (plain, None)] {
-        let row = payments::Entity::find_by_id(payment.id().to_string()).one(env.database.reader()).await.unwrap();
-        assert_eq!(row.unwrap().labels.as_deref(), labels);
-    }
-}
-
-#[tokio::test]
-async fn payments_from_before_the_migration_keep_their_wallets() {
-    let test_database = TestDatabase::empty().await;
-    let database = Database::open(test_database.url()).await.unwrap();
-    Migrator::up(database.long_timeout(), Some(15)).await.unwrap();
-    // Written by the current code, which knows later columns.
-    for column in ["payments ADD COLUMN labels TEXT", "deliveries ADD COLUMN endpoint_id TEXT"] {
-        database.writer().execute_unprepared(&format!("ALTER TABLE {column}")).await.unwrap();
-    }
-    let env = Env::over(test_database, database).await;
-    let (live, over) = (env.initiated().await, env.initiated().await);
-    let over = env.notified(&over, &Command::Cancel).await;
-    for column in ["payments DROP COLUMN labels", "deliveries DROP COLUMN endpoint_id"] {
-        env.database.writer().execute_unprepared(&format!("ALTER TABLE {column}")).await.unwrap();
-    }
-    Migrator::up(env.database.long_timeout(), None).await.unwrap();
-    if env.database.backend() == DbBackend::Sqlite {
-        // As if the process had ended before the migration was recorded.
-        let forget = "DELETE FROM seaql_migrations WHERE version = 'm0016_wallets'";
-        env.database.writer().execute_unprepared(forget).await.unwrap();
-        Migrator::up(env.database.long_timeout(), None).await.unwrap();
-    }
-    for payment in [&live, &over] {
-        assert_eq!(load(&env.database, payment.id()).await.unwrap().as_ref(), Some(payment));
-    }
-    let owner = |payment: &Payment| (payment.terms.wallet, payment.id());
-    assert_eq!(live_wallets(&env.database).await.unwrap(), [owner(&live)]);
-    let found = by_wallets(&env.database, &[over.terms.wallet], WalletScope::Over).await.unwrap();
-    assert_eq!(found, [owner(&over)]);
-    // References to payments still exist and are enforced.
-    let notified = env.notified(&live, &Command::Cancel).await;
-    assert!(!notified.is_live());
-    let orphan = "INSERT INTO payment_transitions VALUES ('pay_nobody', 1, 0, '[]')";
-    assert!(env.database.writer().execute_unprepared(orphan).await.is_err());
-    let twice = "INSERT INTO payments SELECT * FROM payments";
-    assert!(env.database.writer().execute_unprepared(twice).await.is_err());
 }

@@ -10,8 +10,8 @@ use payferry_domain::payment::fixtures::{USDC, verdict};
 use payferry_domain::payment::{Command, Decision, Status, TransferFinality, transition};
 use payferry_domain::{Amount, Finality, Hash32, OperationId};
 use payferry_entities::{deliveries, events, operations};
-use payferry_harness::database::{TestDatabase, query_plan};
-use sea_orm::{ActiveModelTrait, ActiveValue, ConnectionTrait, DbBackend, IntoActiveModel, Statement};
+use payferry_harness::database::query_plan;
+use sea_orm::{ActiveModelTrait, ActiveValue, DbBackend, IntoActiveModel, Statement};
 use serde_json::json;
 
 use super::*;
@@ -27,7 +27,7 @@ impl Env {
         let reached = TransferFinality { key, revision, reached: Finality::Blocks(2) };
         let finalised = Command::FinaliseTransfers(vec![reached]);
         let payment = self.notified(&payment, &finalised).await;
-        let screened = Command::ScreenTransfer { key, revision, verdict: verdict(Decision::Allow) };
+        let screened = Command::ScreenTransfer { key, verdict: verdict(Decision::Allow) };
         let payment = self.notified(&payment, &screened).await;
         assert_eq!(payment.status, Status::Confirmed);
         payment
@@ -46,7 +46,7 @@ fn transfer_row(payment: &Payment) -> transfers::Model {
         token_address: USDC.to_string(),
         from_address: fact.from.to_string(),
         block_time: fact.block.time.as_millis(),
-        ..transfer(&fact.key.tx_hash.to_string(), &row_of(payment).unwrap(), &fact.block.hash.to_string(), 100)
+        ..transfer(&fact.key.tx_hash.to_string(), &row_of(payment).unwrap(), &fact.key.block_hash.to_string(), 100)
     }
 }
 

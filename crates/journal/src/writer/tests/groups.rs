@@ -247,7 +247,8 @@ async fn texts_and_numbers_round_trip() {
         write.payment.state = (*text).to_owned();
         write.payment.reference = Some((*text).to_owned());
         write.payment.amount = i64::MAX - 1;
-        write.payment.amount_received = i64::MIN;
+        write.payment.amount_received = i64::MAX;
+        write.payment.updated_at = i64::MIN;
         write.payment.live = n % 2 == 0;
         write.payment.attention = (n % 2 == 0).then(|| "IN_REVIEW".to_owned());
         write.payment.expires_at = 9_007_199_254_740_993;

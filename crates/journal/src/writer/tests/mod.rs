@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod chain;
+mod constraints;
 mod customers;
 mod groups;
 mod ledger;

@@ -95,7 +95,7 @@ struct Model {
     attempts: BTreeMap<String, i64>,
     operations: BTreeMap<String, (String, i64)>,
     cursor: Option<String>,
-    transfers: BTreeMap<String, (String, String, String, i64, i64)>,
+    transfers: BTreeMap<(String, String), (String, String, i64, i64)>,
     blocks: i64,
 }
 
@@ -136,16 +136,14 @@ impl Model {
                 if *bad {
                     write.consequences.announcements.push(event(&payment_row("seed"), 100));
                 }
-                let of_payment = |(_, row): &(&String, &(String, String, String, i64, i64))| row.0 == before.id;
-                write.applied = self
-                    .transfers
-                    .iter()
-                    .filter(of_payment)
-                    .map(|(tx_hash, row)| AppliedTransfer {
+                let of_payment = self.transfers.iter().filter(|(_, row)| row.0 == before.id);
+                write.applied = of_payment
+                    .map(|((tx_hash, block_hash), row)| AppliedTransfer {
                         chain: "base".to_owned(),
+                        block_hash: block_hash.clone(),
                         tx_hash: tx_hash.clone(),
                         log_index: 0,
-                        revision: row.3,
+                        revision: row.2,
                     })
                     .collect();
                 Some(boxed(write))
@@ -229,8 +227,9 @@ impl Model {
                     }
                 }
                 for applied in &write.applied {
-                    if let Some(row) = self.transfers.get_mut(&applied.tx_hash) {
-                        row.4 = row.4.max(applied.revision);
+                    let key = (applied.tx_hash.clone(), applied.block_hash.clone());
+                    if let Some(row) = self.transfers.get_mut(&key) {
+                        row.3 = row.3.max(applied.revision);
                     }
                 }
             }
@@ -239,10 +238,10 @@ impl Model {
                     return Fate::Conflict;
                 }
                 self.cursor = Some(write.cursor.block_hash.clone());
-                for row in self.transfers.values_mut() {
-                    if write.orphaned_blocks.contains(&row.1) && row.2 == "present" {
-                        "orphaned".clone_into(&mut row.2);
-                        row.3 += 1;
+                for ((_, block_hash), row) in &mut self.transfers {
+                    if write.orphaned_blocks.contains(block_hash) && row.1 == "present" {
+                        "orphaned".clone_into(&mut row.1);
+                        row.2 += 1;
                     }
                 }
                 let last: BTreeMap<_, _> = write.transfers.iter().map(|row| (row.tx_hash.clone(), row)).collect();
@@ -250,11 +249,11 @@ impl Model {
                     if found.payment_id == "pay_unknown" {
                         return Fate::Refused;
                     }
-                    let row = self.transfers.entry(tx_hash).or_default();
-                    if row.1 != found.block_hash || row.2 != found.presence {
-                        let (revision, applied) = (row.3 + 1, row.4);
-                        let (payment, block) = (found.payment_id.clone(), found.block_hash.clone());
-                        *row = (payment, block, found.presence.clone(), revision, applied);
+                    let new = (found.payment_id.clone(), String::new(), 0, 0);
+                    let row = self.transfers.entry((tx_hash, found.block_hash.clone())).or_insert(new);
+                    if row.1 != found.presence {
+                        row.1.clone_from(&found.presence);
+                        row.2 += 1;
                     }
                 }
             }
@@ -306,7 +305,7 @@ impl Model {
         let cursor = env.all::<chain_cursors::Entity>().await.pop().map(|row| row.block_hash);
         assert_eq!(cursor, self.cursor);
         let transfers = env.all::<transfers::Entity>().await.into_iter().map(|row| {
-            (row.tx_hash, (row.payment_id, row.block_hash, row.presence, row.revision, row.applied_revision))
+            ((row.tx_hash, row.block_hash), (row.payment_id, row.presence, row.revision, row.applied_revision))
         });
         assert_eq!(transfers.collect::<BTreeMap<_, _>>(), self.transfers);
     }

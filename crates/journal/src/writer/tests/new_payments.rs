@@ -11,7 +11,7 @@ fn new_payments(first: usize, count: usize) -> Vec<JournalWrite> {
         let mut write = initiation(&n.to_string(), n.is_multiple_of(3).then_some(&*key));
         let JournalWrite::Initiation(initiation) = &mut write else { unreachable!() };
         let payment = &mut initiation.payment;
-        (payment.amount, payment.live) = (i64::try_from(n).unwrap(), n.is_multiple_of(2));
+        (payment.amount, payment.live) = (i64::try_from(n + 1).unwrap(), n.is_multiple_of(2));
         payment.reference = n.is_multiple_of(5).then(|| format!("reference \"{n}\""));
         payment.merchant_id = payment.merchant_id.take().filter(|_| !n.is_multiple_of(7));
         write

@@ -181,6 +181,7 @@ async fn a_fact_without_a_change_still_marks_its_transfer() {
             version,
             transfers: vec![AppliedTransfer {
                 chain: "base".to_owned(),
+                block_hash: "0xa".to_owned(),
                 tx_hash: "0x1".to_owned(),
                 log_index: 0,
                 revision,

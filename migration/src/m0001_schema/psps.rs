@@ -1,6 +1,6 @@
-//! PSPs, API keys, merchants, and idempotency keys.
+//! PSPs, their API keys, merchants, withdrawal wallets, and idempotency keys.
 
-pub(crate) const UP: &[&str] = &[
+pub(super) const BOTH: &[&str] = &[
     "CREATE TABLE psps (
          id TEXT NOT NULL,
          name TEXT NOT NULL,
@@ -19,6 +19,7 @@ pub(crate) const UP: &[&str] = &[
          revoked_at BIGINT,
          last_used_at BIGINT,
          created_at BIGINT NOT NULL,
+         updated_at BIGINT NOT NULL,
          PRIMARY KEY (id),
          FOREIGN KEY (psp_id) REFERENCES psps (id)
      )",
@@ -37,6 +38,18 @@ pub(crate) const UP: &[&str] = &[
          FOREIGN KEY (psp_id) REFERENCES psps (id)
      )",
     "CREATE INDEX merchants_psp_id_created_at_id ON merchants (psp_id, created_at, id)",
+    // Rows are only inserted; their order and times determine the current wallet.
+    "CREATE TABLE withdrawal_wallets (
+         number {identity},
+         psp_id TEXT NOT NULL,
+         chain TEXT NOT NULL,
+         address TEXT,
+         effective_at BIGINT NOT NULL,
+         set_by TEXT NOT NULL,
+         created_at BIGINT NOT NULL,
+         FOREIGN KEY (psp_id) REFERENCES psps (id)
+     )",
+    "CREATE INDEX withdrawal_wallets_psp_id_number ON withdrawal_wallets (psp_id, number)",
     "CREATE TABLE idempotency_keys (
          psp_id TEXT NOT NULL,
          route TEXT NOT NULL,

@@ -1,11 +1,6 @@
-//! Customers, their payment details, documents, and checks, and the audit log.
+//! Customers, their payment details, documents, and checks.
 
-use crate::change::Change;
-
-pub(crate) const CHANGE: Change =
-    Change { sqlite: APPEND_ONLY_SQLITE, postgres: APPEND_ONLY_POSTGRES, ..Change::plain("m0005_customers", UP) };
-
-const UP: &[&str] = &[
+pub(super) const BOTH: &[&str] = &[
     "CREATE TABLE customers (
          id TEXT NOT NULL,
          psp_id TEXT NOT NULL,
@@ -26,13 +21,30 @@ const UP: &[&str] = &[
          revision BIGINT NOT NULL,
          version BIGINT NOT NULL,
          particulars TEXT NOT NULL,
+         event_sequence BIGINT NOT NULL,
          created_at BIGINT NOT NULL,
          updated_at BIGINT NOT NULL,
          PRIMARY KEY (id),
+         CHECK (kyc_status IN ('pending', 'pending_update', 'approved', 'rejected')),
          FOREIGN KEY (psp_id) REFERENCES psps (id)
      )",
-    // Contains the filter columns of lists, so that a query reads only the rows of one page.
+    "CREATE INDEX customers_kyc_status ON customers (kyc_status, created_at, id, psp_id, is_active, email_search)",
+    // Indexes of lists contain the filter columns, so that a query reads only the rows of one page.
     "CREATE INDEX customers_list ON customers (psp_id, created_at, id, is_active, email_search)",
+    "CREATE INDEX customers_newest ON customers (created_at, id, is_active, email_search)",
+    "CREATE INDEX customers_psp_kyc_status ON customers (psp_id, kyc_status, created_at, id, is_active, email_search)",
+    // Public events of customers, until the journal moves them into the feed.
+    "CREATE TABLE customer_events (
+         number {identity},
+         customer_id TEXT NOT NULL,
+         psp_id TEXT NOT NULL,
+         sequence BIGINT NOT NULL,
+         name TEXT NOT NULL,
+         kyc_status TEXT NOT NULL,
+         is_active BOOLEAN NOT NULL,
+         at BIGINT NOT NULL,
+         UNIQUE (customer_id, sequence)
+     )",
     "CREATE TABLE payment_details (
          customer_id TEXT NOT NULL,
          wallet_address TEXT,
@@ -71,36 +83,10 @@ const UP: &[&str] = &[
          created_at BIGINT NOT NULL,
          updated_at BIGINT NOT NULL,
          PRIMARY KEY (id),
+         CHECK (status IN ('queued', 'open', 'passed', 'failed', 'lapsed', 'superseded')),
          FOREIGN KEY (customer_id) REFERENCES customers (id)
      )",
     "CREATE INDEX checks_customer_id ON checks (customer_id)",
     "CREATE INDEX checks_due ON checks (next_attempt_at) WHERE status IN ('queued', 'open')",
     "CREATE UNIQUE INDEX checks_provider_ref ON checks (provider, provider_ref) WHERE provider_ref IS NOT NULL",
-    "CREATE TABLE audit_log (
-         number {identity},
-         at BIGINT NOT NULL,
-         actor_kind TEXT NOT NULL,
-         actor TEXT NOT NULL,
-         action TEXT NOT NULL,
-         psp_id TEXT,
-         subject TEXT NOT NULL,
-         detail TEXT NOT NULL
-     )",
-    "CREATE INDEX audit_log_subject_number ON audit_log (subject, number)",
-    "CREATE INDEX audit_log_psp_id_number ON audit_log (psp_id, number)",
-    "CREATE INDEX payments_customer_id_id ON payments (customer_id, id) WHERE customer_id IS NOT NULL",
-];
-
-/// Makes the audit log append-only.
-const APPEND_ONLY_SQLITE: &[&str] = &[
-    "CREATE TRIGGER audit_log_stays BEFORE UPDATE ON audit_log
-     BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END",
-    "CREATE TRIGGER audit_log_is_kept BEFORE DELETE ON audit_log
-     BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END",
-];
-const APPEND_ONLY_POSTGRES: &[&str] = &[
-    "CREATE FUNCTION audit_log_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
-     BEGIN RAISE EXCEPTION 'the audit log is append-only'; END $$",
-    "CREATE TRIGGER audit_log_stays BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_log
-     FOR EACH STATEMENT EXECUTE FUNCTION audit_log_is_append_only()",
 ];

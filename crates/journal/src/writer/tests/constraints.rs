@@ -1,0 +1,96 @@
+//! The database accepts every state that the domain has, and nothing else.
+
+use payferry_domain::outbound::{OutboundKind, OutboundStatus};
+use payferry_domain::payment::Status;
+use payferry_entities::{refunds, sendings};
+
+use super::*;
+use crate::writer::OperationChange;
+
+/// Statuses of operations.
+const OPERATION: &[&str] = &["queued", "submitted", "mined", "succeeded", "failed", "cancelled"];
+
+/// An environment with a row in each table that the tests change.
+async fn env() -> Env {
+    let env = Env::running().await;
+    let payment = env.payment("1").await;
+    let mut write = transition(&payment, 1);
+    write.consequences.operations.push(OperationChange::Queue(Box::new(operation("op_1", &payment))));
+    env.submit(boxed(write)).await.unwrap();
+    let mut found = batch(None, "0xa", 1);
+    found.transfers = vec![transfer("0x1", &payment, "0xa", 1)];
+    env.submit(JournalWrite::ChainBatch(Box::new(found))).await.unwrap();
+    env.submit(submission(1, &[("op_1", 1)])).await.unwrap();
+    let refund = refunds::Model {
+        id: "re_1".to_owned(),
+        payment_id: payment.id.clone(),
+        psp_id: payment.psp_id.clone(),
+        reference: None,
+        status: "pending".to_owned(),
+        created_at: 1,
+    };
+    refunds::Entity::insert(refund.into_active_model()).exec(env.database.writer()).await.unwrap();
+    let sending = sendings::Model {
+        id: "po_1".to_owned(),
+        psp_id: payment.psp_id.clone(),
+        kind: "payout".to_owned(),
+        status: "pending".to_owned(),
+        amount: 1,
+        ..sendings::Model::default()
+    };
+    sendings::Entity::insert(sending.into_active_model()).exec(env.database.writer()).await.unwrap();
+    env
+}
+
+/// Changes all rows of a table, of which there is at least one.
+async fn change(env: &Env, table: &str, set: &str) -> Result<(), DbErr> {
+    let changed = env.database.writer().execute_unprepared(&format!("UPDATE {table} SET {set}")).await?;
+    assert!(changed.rows_affected() > 0, "no row of {table}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn states_are_those_of_the_domain() {
+    let env = env().await;
+    let sets: [(&str, &str, Vec<&str>); 8] = [
+        ("payments", "status", Status::ALL.map(Status::as_str).to_vec()),
+        ("payments", "purpose", vec!["payin", "transfer"]),
+        ("transfers", "presence", vec!["present", "orphaned"]),
+        ("refunds", "status", vec!["pending_approval", "pending", "sent", "failed"]),
+        ("sendings", "kind", OutboundKind::ALL.map(OutboundKind::as_str).to_vec()),
+        ("sendings", "status", OutboundStatus::ALL.map(OutboundStatus::as_str).to_vec()),
+        ("operations", "status", OPERATION.to_vec()),
+        ("chain_txs", "status", vec!["submitted", "mined", "final", "reverted", "cancelled"]),
+    ];
+    for (table, column, names) in sets {
+        for name in names {
+            change(&env, table, &format!("{column} = '{name}'")).await.unwrap();
+        }
+        assert!(change(&env, table, &format!("{column} = 'lost'")).await.is_err(), "{table}.{column}");
+    }
+}
+
+#[tokio::test]
+async fn amounts_are_positive_and_the_shares_of_a_settlement_add_up() {
+    let env = env().await;
+    for table in ["payments", "transfers", "sendings", "operations"] {
+        for amount in ["0", "-1"] {
+            assert!(change(&env, table, &format!("amount = {amount}")).await.is_err(), "{table}: {amount}");
+        }
+    }
+    assert!(change(&env, "payments", "amount_received = -1").await.is_err());
+    for shares in ["psp_amount = psp_amount + 1", "treasury_fee = treasury_fee - 1", "amount = amount + 1"] {
+        assert!(change(&env, "operations", shares).await.is_err(), "{shares}");
+    }
+    change(&env, "operations", "psp_amount = psp_amount - 1, treasury_fee = treasury_fee + 1").await.unwrap();
+    assert!(change(&env, "operations", "psp_amount = amount + 1, treasury_fee = -1").await.is_err());
+    change(&env, "operations", "kind = 'payout', psp_amount = 0, treasury_fee = 0").await.unwrap();
+}
+
+#[tokio::test]
+async fn operation_names_a_transaction_that_exists() {
+    let env = env().await;
+    assert!(change(&env, "operations", "chain_tx_id = 99").await.is_err());
+    assert!(env.database.writer().execute_unprepared("DELETE FROM chain_txs").await.is_err());
+    change(&env, "operations", "chain_tx_id = NULL").await.unwrap();
+}

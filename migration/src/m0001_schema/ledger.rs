@@ -1,0 +1,58 @@
+//! The ledger and its running balances.
+
+pub(super) const BOTH: &[&str] = &[
+    "CREATE TABLE ledger_postings (
+         position {identity},
+         subject TEXT NOT NULL,
+         version BIGINT NOT NULL,
+         line BIGINT NOT NULL,
+         psp_id TEXT NOT NULL,
+         kind TEXT NOT NULL,
+         debit TEXT NOT NULL,
+         credit TEXT NOT NULL,
+         chain TEXT NOT NULL,
+         token_address TEXT NOT NULL,
+         amount BIGINT NOT NULL,
+         reference TEXT NOT NULL,
+         at BIGINT NOT NULL,
+         UNIQUE (subject, version, line),
+         CHECK (amount > 0),
+         CHECK (debit <> credit),
+         CHECK (debit IN ('external', 'payment', 'psp', 'in_flight', 'treasury', 'suspense')),
+         CHECK (credit IN ('external', 'payment', 'psp', 'in_flight', 'treasury', 'suspense')),
+         FOREIGN KEY (psp_id) REFERENCES psps (id)
+     )",
+    "CREATE INDEX ledger_postings_psp_id_position ON ledger_postings (psp_id, position)",
+    "CREATE TABLE balances (
+         psp_id TEXT NOT NULL,
+         chain TEXT NOT NULL,
+         token_address TEXT NOT NULL,
+         available BIGINT NOT NULL,
+         reserved BIGINT NOT NULL,
+         updated_at BIGINT NOT NULL,
+         PRIMARY KEY (psp_id, chain, token_address),
+         FOREIGN KEY (psp_id) REFERENCES psps (id)
+     )",
+    // Marker that everything from before the ledger is posted. The service sets it, because only the domain can create the
+    // postings.
+    "CREATE TABLE ledger_openings (
+         id BIGINT NOT NULL PRIMARY KEY CHECK (id = 1),
+         opened_at BIGINT NOT NULL
+     )",
+];
+
+/// Makes the ledger append-only.
+pub(super) const SQLITE: &[&str] = &[
+    "CREATE TRIGGER ledger_postings_no_update BEFORE UPDATE ON ledger_postings
+     BEGIN SELECT RAISE(ABORT, 'ledger_postings is append-only'); END",
+    "CREATE TRIGGER ledger_postings_no_delete BEFORE DELETE ON ledger_postings
+     BEGIN SELECT RAISE(ABORT, 'ledger_postings is append-only'); END",
+];
+
+/// Makes the ledger append-only.
+pub(super) const POSTGRES: &[&str] = &[
+    "CREATE FUNCTION ledger_postings_append_only() RETURNS trigger LANGUAGE plpgsql AS
+     $$ BEGIN RAISE EXCEPTION 'ledger_postings is append-only'; END $$",
+    "CREATE TRIGGER ledger_postings_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON ledger_postings
+     FOR EACH STATEMENT EXECUTE FUNCTION ledger_postings_append_only()",
+];
