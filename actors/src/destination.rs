@@ -3,11 +3,11 @@
 //! Deliberately absent: screening (the KYT provider knows the owners of addresses), and checksums of input.
 
 use payferry_domain::Address;
-use payferry_entities::{Database, psps};
+use payferry_entities::Database;
 use payferry_evm::ChainSpec;
 use payferry_evm::wallet::Vaults;
 use payferry_journal::payments::StoreError;
-use sea_orm::{DbErr, EntityTrait, QuerySelect};
+use sea_orm::DbErr;
 
 use crate::chain::{self, Watchlist};
 use crate::system::System;
@@ -107,11 +107,10 @@ pub async fn unsuitable<'a>(
         return Ok(Some(Unsuitable::Vault));
     }
     // PSP vaults are not stored: they are derived from the ids.
-    let ids: Vec<String> =
-        psps::Entity::find().select_only().column(psps::Column::Id).into_tuple().all(database.reader()).await?;
+    let ids = chain::psp_ids(database).await?;
     let is_of_psp = specs.into_iter().any(|spec| {
         let vaults = Vaults::new(spec.contract);
-        ids.iter().filter_map(|id| id.parse().ok()).any(|id| vaults.of_psp(id) == address)
+        ids.iter().any(|id| vaults.of_psp(*id) == address)
     });
     Ok(is_of_psp.then_some(Unsuitable::Vault))
 }

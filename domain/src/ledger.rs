@@ -32,7 +32,7 @@ named! {
         InFlight = "in_flight",
         /// Funds that were sent to the treasury.
         Treasury = "treasury",
-        /// Dust in the vault of a payment.
+        /// Dust in the vault of a payment, and transfers from outside to the vault of a PSP.
         Suspense = "suspense",
     }
 }
@@ -48,6 +48,8 @@ named! {
         Dust = "dust",
         /// Dust was orphaned.
         DustOrphaned = "dust_orphaned",
+        /// A transfer from outside to the vault of a PSP became final.
+        Deposited = "deposited",
         /// The PSP's share of a settlement.
         Settled = "settled",
         /// The treasury's share of a settlement.

@@ -15,7 +15,7 @@ use alloy::rpc::types::{Filter, Log, TransactionReceipt};
 use alloy::sol_types::SolEvent;
 use payferry_contracts::Token as TokenContract;
 use payferry_domain::{Address, Chain, Hash32, PaymentId, Timestamp};
-use payferry_entities::{Database, transfers};
+use payferry_entities::{Database, deposits, transfers};
 use payferry_evm::Prefix;
 use payferry_evm::client::{BlockHeader, ChainClient, ClientError};
 use payferry_evm::config::ChainSpec;
@@ -26,6 +26,7 @@ use payferry_journal::payments::{self, StoreError, WalletScope};
 use payferry_runtime::clock::Clock;
 use sea_orm::{ColumnTrait, DbBackend, EntityTrait, QueryFilter};
 
+use super::deposits::of_psps;
 use super::poll::PollError;
 use super::watchlist::Watchlist;
 use super::{ChainContext, metrics};
@@ -44,8 +45,8 @@ const METHOD_REFUSALS: [&str; 6] =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TransferEvent {
     token_address: Address,
-    from: Address,
-    to: Address,
+    pub(super) from: Address,
+    pub(super) to: Address,
     value: U256,
 }
 
@@ -53,9 +54,9 @@ pub(super) struct TransferEvent {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FoundTransfer {
     block: Link,
-    tx_hash: Hash32,
+    pub(super) tx_hash: Hash32,
     log_index: u64,
-    event: TransferEvent,
+    pub(super) event: TransferEvent,
 }
 
 /// Queries of one chain, prepared once.
@@ -260,14 +261,18 @@ impl ChainContext {
     }
 }
 
-/// Rows of transfers to payments' wallets.
-pub(super) async fn of_payments(args: Lookup<'_>, found: &[FoundTransfer]) -> Result<Vec<transfers::Model>, PollError> {
+/// Rows of transfers to payments' wallets and, from outside, to vaults of PSPs (`deposits::split`), in block order.
+pub(super) async fn received(args: Lookup<'_>, found: &[FoundTransfer]) -> Result<Vec<transfers::Model>, PollError> {
     let mut addresses: Vec<Address> = found.iter().map(|transfer| transfer.event.to).collect();
     addresses.sort_unstable();
     addresses.dedup();
     let owners = owners(args.database, args.watchlist, addresses).await?;
     let ours = found.iter().filter_map(|transfer| Some((transfer, *owners.get(&transfer.event.to)?)));
-    Ok(ours.filter_map(|(transfer, payment_id)| row(args, transfer, payment_id)).collect())
+    let mut rows: Vec<_> = ours.filter_map(|(transfer, id)| row(args, transfer, id.to_string())).collect();
+    let deposits = of_psps(args, found).await?;
+    rows.extend(deposits.into_iter().filter_map(|(transfer, id)| row(args, transfer, id.to_string())));
+    rows.sort_by_key(|row| (row.block_number, row.log_index));
+    Ok(rows)
 }
 
 /// Payments of these wallets. Wallets of live payments are in the watchlist, once it is complete; the others are in the
@@ -326,15 +331,16 @@ fn take_watched(watchlist: &Watchlist, unknown_addresses: &mut Vec<Address>, own
     });
 }
 
-fn row(args: Lookup<'_>, transfer: &FoundTransfer, payment_id: PaymentId) -> Option<transfers::Model> {
+/// Row of a transfer to this payment or PSP.
+fn row(args: Lookup<'_>, transfer: &FoundTransfer, owner_id: String) -> Option<transfers::Model> {
     let chain = args.spec.chain;
     if transfer.event.value.is_zero() {
         // Anyone can emit any number of these; they have no meaning.
-        tracing::debug!(%chain, payment.id = %payment_id, "a transfer of amount zero is ignored");
+        tracing::debug!(%chain, owner.id = owner_id, "a transfer of amount zero is ignored");
         return None;
     }
     let Ok(amount) = i64::try_from(transfer.event.value) else {
-        tracing::warn!(%chain, payment.id = %payment_id, tx.hash = %transfer.tx_hash,
+        tracing::warn!(%chain, owner.id = owner_id, tx.hash = %transfer.tx_hash,
             "a transfer above the maximum amount is ignored");
         return None;
     };
@@ -342,7 +348,7 @@ fn row(args: Lookup<'_>, transfer: &FoundTransfer, payment_id: PaymentId) -> Opt
         chain: chain.as_str().to_owned(),
         tx_hash: transfer.tx_hash.to_string(),
         log_index: rows::row_number(transfer.log_index),
-        payment_id: payment_id.to_string(),
+        payment_id: owner_id,
         token_address: transfer.event.token_address.to_string(),
         from_address: transfer.event.from.to_string(),
         to_address: transfer.event.to.to_string(),
@@ -366,7 +372,7 @@ pub(super) async fn missing(
     elsewhere: bool,
 ) -> Result<Vec<transfers::Model>, PollError> {
     let found = reader.rescan(args.client, links, elsewhere).await?;
-    let rows = of_payments(args, &found).await?;
+    let rows = received(args, &found).await?;
     let made = made(args, unrecorded(args, rows).await?).await;
     made.failed.map_or(Ok(made.rows), |(_, error)| Err(error))
 }
@@ -380,6 +386,13 @@ async fn unrecorded(args: Lookup<'_>, rows: Vec<transfers::Model>) -> Result<Vec
             .filter(transfers::Column::Chain.eq(args.spec.chain.as_str()))
             .filter(transfers::Column::TxHash.is_in(hashes.iter().copied()))
             .filter(transfers::Column::Presence.eq("present"))
+            .all(args.database.reader())
+            .await
+            .map_err(StoreError::from)?;
+        recorded.extend(known.into_iter().map(|row| (row.tx_hash, row.log_index, row.block_hash)));
+        let known = deposits::Entity::find()
+            .filter(deposits::Column::Chain.eq(args.spec.chain.as_str()))
+            .filter(deposits::Column::TxHash.is_in(hashes.iter().copied()))
             .all(args.database.reader())
             .await
             .map_err(StoreError::from)?;

@@ -7,6 +7,7 @@
 pub mod agreement;
 mod block_transfers;
 pub mod checkpoint;
+mod deposits;
 mod done;
 mod errors;
 mod failures;
@@ -40,6 +41,7 @@ pub(crate) use block_transfers::owners;
 #[cfg(feature = "faults")]
 pub use checkpoint::HoldAfter;
 pub use checkpoint::{Checkpoint, Killed, NoCheckpoint, Step};
+pub(crate) use deposits::psp_ids;
 pub use finality_waits::{FinalityWait, HeldTransfer};
 pub use reread::{RereadError, RereadResult, reread};
 pub use settler::{Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport};

@@ -17,6 +17,7 @@ use payferry_journal::payments::StoreError;
 use payferry_journal::{ChainBatch, JournalError, JournalWrite};
 
 use super::block_transfers::{self, link_of};
+use super::deposits;
 use super::finality_waits::finalities;
 use super::watcher::WatcherState;
 use super::watchlist::ChainView;
@@ -155,8 +156,8 @@ impl WatcherState {
         let found = self.reader.transfers(client, &args.watchlist, &headers, recent_from).await?;
         links.truncate(found.items.len());
         error = found.error.or(error);
-        let transfers = block_transfers::of_payments(args.lookup(), &found.items.concat()).await?;
-        let made = block_transfers::made(args.lookup(), transfers).await;
+        let received = block_transfers::received(args.lookup(), &found.items.concat()).await?;
+        let made = block_transfers::made(args.lookup(), received).await;
         if let Some((failed, reason)) = made.failed {
             links.retain(|link| link.number < failed);
             if links.is_empty() {
@@ -204,6 +205,7 @@ impl WatcherState {
             headers: Vec::new(),
             headers_keep_from: 0,
             transfers: Vec::new(),
+            deposits: Vec::new(),
         }
     }
 
@@ -211,7 +213,7 @@ impl WatcherState {
     async fn commit(
         &mut self,
         links: &[Link],
-        transfers: Vec<transfers::Model>,
+        received: Vec<transfers::Model>,
         heads: &Heads,
     ) -> Result<Vec<transfers::Model>, PollError> {
         let ChainContext { spec, journal, .. } = &self.args.context;
@@ -225,10 +227,12 @@ impl WatcherState {
         };
         let keep_from = self.finalized(heads).unwrap_or(0).min(last.number).min(second_look_from);
         let kept = links.iter().filter(|link| link.number >= keep_from);
+        let (transfers, deposits) = deposits::split(received);
         let batch = ChainBatch {
             headers: kept.map(|link| rows::header_row(spec.chain, link)).collect(),
             headers_keep_from: rows::row_number(keep_from),
             transfers,
+            deposits,
             ..self.batch(last, second_look_from)
         };
         let receipt = journal.submit(JournalWrite::ChainBatch(Box::new(batch))).await?;

@@ -10,12 +10,14 @@ use payferry_entities::transfers;
 use payferry_evm::client::ClientError;
 use payferry_evm::pace::backoff;
 use payferry_journal::chain::cursor::Link;
+use payferry_journal::payments::StoreError;
 use payferry_journal::{ChainBatch, JournalWrite};
 use payferry_runtime::observe::Mailbox;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::block_transfers;
+use super::deposits;
 use super::poll::PollError;
 use super::watcher::{WatcherMessage, WatcherState};
 use super::{ChainContext, metrics};
@@ -80,7 +82,12 @@ impl WatcherState {
         // Another endpoint may be on another branch, or failing, for a longer time.
         let elsewhere = self.second.failures.is_multiple_of(2);
         let task = tokio::spawn(async move {
-            let outcome = Box::pin(block_transfers::missing(args.lookup(), &reader, &links, elsewhere)).await;
+            let looking = async {
+                // Every PSP whose vault received money in these blocks exists by now.
+                args.read_psp_vaults().await.map_err(StoreError::from)?;
+                block_transfers::missing(args.lookup(), &reader, &links, elsewhere).await
+            };
+            let outcome = Box::pin(looking).await;
             let _ = myself.cast(WatcherMessage::RescanResult(Box::new(RescanResult { links, outcome })));
         });
         self.second.under_way = Some(AbortOnDropHandle::new(task));
@@ -127,7 +134,8 @@ impl WatcherState {
             return Ok(());
         }
         let from = last.number + 1;
-        let batch = ChainBatch { transfers: missed, ..self.batch(&tip, from) };
+        let (transfers, deposits) = deposits::split(missed);
+        let batch = ChainBatch { transfers, deposits, ..self.batch(&tip, from) };
         let receipt = journal.submit(JournalWrite::ChainBatch(Box::new(batch))).await?;
         self.second.from = from;
         metrics::RESCAN_NUMBER.set_count(&metrics::of(spec.chain), last.number);

@@ -160,6 +160,7 @@ impl Behaviour for Watcher {
     }
 
     async fn post_start(&self, myself: &Mailbox<WatcherMessage>, state: &mut WatcherState) -> ActorResult {
+        state.read_psp_vaults().await;
         // Transfers that the previous watcher recorded and may not have notified.
         if let Err(error) = Box::pin(state.sweep(true)).await {
             tracing::warn!(chain = %state.args.spec.chain, %error, "unapplied transfers could not be read");
@@ -195,6 +196,7 @@ impl Behaviour for Watcher {
                 state.start_rescan(myself);
             }
             WatcherMessage::Sweep => {
+                state.read_psp_vaults().await;
                 if let Err(error) = Box::pin(state.sweep(false)).await {
                     tracing::warn!(chain = %state.args.spec.chain, %error, "unapplied transfers could not be read");
                 }
@@ -272,6 +274,13 @@ impl WatcherState {
             self.checked = true;
         }
         Ok(())
+    }
+
+    /// Reads the vaults of PSPs again. After an error, those read before stay.
+    async fn read_psp_vaults(&self) {
+        if let Err(error) = self.args.context.read_psp_vaults().await {
+            tracing::warn!(chain = %self.args.spec.chain, %error, "the PSPs could not be read");
+        }
     }
 
     /// Reads the L1 charge of a settlement at intervals, for the choice of a chain. After an error, the last one stays.

@@ -16,6 +16,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use payferry_domain::{Address, Chain, FinalityProgress, Hash32, PaymentId, Timestamp};
 use tokio::sync::{Notify, watch};
 
+use super::deposits::PspVaults;
 use super::finality_waits::{FinalityWait, FinalityWaits, HeldTransfer};
 
 /// Bits in a block's bloom filter.
@@ -41,6 +42,7 @@ struct Inner {
     retired: Mutex<VecDeque<Retired>>,
     /// Number of retirements so far.
     retirements: AtomicU64,
+    psp_vaults: PspVaults,
     chains: [Lane; Chain::ALL.len()],
 }
 
@@ -127,6 +129,11 @@ impl ChainView {
 }
 
 impl Watchlist {
+    /// Vaults of PSPs, on every chain.
+    pub(super) fn psp_vaults(&self) -> &PspVaults {
+        &self.inner.psp_vaults
+    }
+
     /// Routes transfers to `wallet` (on every chain) to a payment. Call it before the payment can be committed as live.
     pub fn watch(&self, wallet: Address, payment_id: PaymentId) {
         let watched = self.inner.wallets.entry(wallet);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use payferry_domain::Address;
+use payferry_domain::{Address, PostingKind};
 use payferry_entities::{Database, query_all};
 use payferry_journal::lists::{text_list, texts_of};
 use sea_orm::{DbErr, QueryResult, Value};
@@ -65,23 +65,32 @@ pub(super) async fn of_payments(
     by_owner(query_all(database.reader(), &sql, [text_list(subjects)?]).await?)
 }
 
-/// Balances of the vaults of PSPs according to the postings, including reserved amounts; of one PSP or of all.
+/// Balances of the vaults of PSPs according to the postings, with reserved amounts and deposits; of one PSP or of all.
 pub(super) async fn of_psps(database: &Database, only: Option<&str>) -> Result<HashMap<String, Vec<Holding>>, DbErr> {
+    // The other postings to `suspense` are dust in vaults of payments.
+    let (vault, deposited) = ("'psp', 'in_flight', 'suspense'", PostingKind::Deposited);
     let sql = format!(
         "SELECT psp_id, chain, token_address, {} FROM ledger_postings \
-         WHERE (debit IN ('psp', 'in_flight') OR credit IN ('psp', 'in_flight')) AND {} GROUP BY psp_id, chain, token_address",
-        held("'psp', 'in_flight'"),
+         WHERE (debit IN ({vault}) OR credit IN ({vault})) AND (kind = '{deposited}' OR 'suspense' NOT IN (debit, credit)) \
+         AND {} GROUP BY psp_id, chain, token_address",
+        held(vault),
         whose(only)
     );
     by_owner(query_at_length(database, &sql, [only.unwrap_or_default().into()]).await?)
 }
 
-/// Balances of the vaults of PSPs according to the running balances.
+/// Balances of the vaults of PSPs according to the running balances, with the deposits.
 pub(super) async fn balances_of_psps(
     database: &Database,
     only: Option<&str>,
 ) -> Result<HashMap<String, Vec<Holding>>, DbErr> {
-    let sql = format!("SELECT psp_id, chain, token_address, available + reserved FROM balances WHERE {}", whose(only));
+    let sql = format!(
+        "SELECT psp_id, chain, token_address, CAST(SUM(units) AS BIGINT) FROM (\
+         SELECT psp_id, chain, token_address, available + reserved AS units FROM balances \
+         UNION ALL SELECT psp_id, chain, token_address, amount FROM deposits WHERE posted) held \
+         WHERE {} GROUP BY psp_id, chain, token_address",
+        whose(only)
+    );
     by_owner(query_all(database.reader(), &sql, [only.unwrap_or_default().into()]).await?)
 }
 

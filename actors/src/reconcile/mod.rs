@@ -239,7 +239,7 @@ impl<'a> Reconciliation<'a> {
             let mut left = Vec::new();
             for difference in std::mem::take(&mut self.doubtful) {
                 let under_way = open::under_way(self.database, &difference.place).await?;
-                if under_way.explains(difference.on_chain.saturating_sub(difference.ledger)) {
+                if under_way.explains(difference.surplus()) {
                     let reason =
                         if under_way.aside == 0 { &mut self.report.under_way } else { &mut self.report.set_aside };
                     *reason += 1;

@@ -88,6 +88,11 @@ fn not_final(payment: &Payment, place: &FundsPosition) -> i64 {
 
 async fn of_psp(database: &Database, psp_id: &str, place: &FundsPosition) -> Result<PendingMovements, DbErr> {
     let coming = moved(database, "psp_amount", ("psp_id", psp_id), "'settle'", place).await?;
+    let sql = "SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM deposits WHERE psp_id = $1 AND chain = $2 \
+               AND token_address = $3 AND NOT posted";
+    let values = [psp_id.into(), place.chain.as_str().into(), place.token_address.to_string().into()];
+    let deposited: i64 = first(database, sql, values).await?;
+    let coming = coming.saturating_add(deposited);
     let going = moved(database, "amount", ("psp_id", psp_id), "'send_psp', 'payout', 'withdrawal'", place).await?;
     Ok(PendingMovements { coming, going, aside: 0 })
 }

@@ -105,6 +105,11 @@ pub struct Difference {
 }
 
 impl Difference {
+    /// Amount by which the chain has more than the ledger; negative if it has less.
+    pub fn surplus(&self) -> i64 {
+        self.on_chain.saturating_sub(self.ledger)
+    }
+
     /// Describes the difference for operators; `token` if it is a supported one.
     pub fn words(&self, token: Option<Token>) -> String {
         let Self { place, ledger, on_chain } = self;

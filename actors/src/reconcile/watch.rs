@@ -80,14 +80,16 @@ impl VaultFindings {
         self.0.read().differences.iter().map(|one| one.difference.clone()).collect()
     }
 
-    /// Applies the report of a run. Earlier differences were checked again, unless their chain could not be read.
-    fn take(&self, report: ReconcileReport, now: Timestamp) {
+    /// Applies the report of a run. Earlier differences were checked again, unless their chain could not be read. Returns
+    /// the differences that are new or have another amount or sign.
+    fn take(&self, report: ReconcileReport, now: Timestamp) -> Vec<Difference> {
+        let mut changed = Vec::new();
         let mut view = self.0.write();
         let before = std::mem::take(&mut view.differences);
         for difference in report.differences {
             let known = before.iter().find(|one| one.difference.place == difference.place);
-            if known.is_none() {
-                log_new(&difference);
+            if known.is_none_or(|one| one.difference.surplus() != difference.surplus()) {
+                changed.push(difference.clone());
             }
             if view.differences.len() < DIFFERENCES_KEPT_MAX {
                 let since = known.map_or(now, |one| one.since);
@@ -99,11 +101,11 @@ impl VaultFindings {
         view.unread = report.unread.into_iter().map(|(chain, why)| format!("{chain}: {why}")).collect();
         metrics::RUNS.add(&[], 1);
         metrics::PAYMENTS.add(&[], report.payments);
+        changed
     }
 }
 
-/// Logs a new difference.
-fn log_new(difference: &Difference) {
+fn log(difference: &Difference) {
     let place = &difference.place;
     tracing::error!(
         vault.owner = %place.owner,
@@ -161,7 +163,7 @@ impl Behaviour for VaultAuditor {
                 match *outcome {
                     Ok(report) => {
                         state.after.clone_from(&report.after);
-                        self.findings.take(report, self.clock.real_now());
+                        self.findings.take(report, self.clock.real_now()).iter().for_each(log);
                     }
                     Err(error) => tracing::warn!(%error, "the vaults could not be checked: {error}"),
                 }
@@ -192,5 +194,35 @@ impl VaultAuditor {
                 outcome.unwrap_or_else(|panic| Err(DbErr::Custom(format!("it panicked: {}", panic_text(panic)))));
             let _ = myself.cast(Message::Ran(Box::new(outcome)));
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use payferry_domain::{Address, Chain};
+
+    use super::*;
+    use crate::reconcile::{FundsPosition, Owner};
+
+    #[test]
+    fn a_difference_is_reported_when_its_amount_or_sign_changes() {
+        let findings = VaultFindings::default();
+        let difference = |on_chain| Difference {
+            place: FundsPosition {
+                owner: Owner::Psp { psp_id: "psp_1".to_owned() },
+                chain: Chain::Base,
+                token_address: Address([1; 20]),
+                address: Address([2; 20]),
+            },
+            ledger: 10,
+            on_chain,
+        };
+        let reported = |on_chain, at| {
+            let report = ReconcileReport { differences: vec![difference(on_chain)], ..ReconcileReport::default() };
+            findings.take(report, Timestamp(at)).len()
+        };
+        let counts = [(11, 1), (11, 2), (12, 3), (9, 4), (9, 5)].map(|(on_chain, at)| reported(on_chain, at));
+        assert_eq!(counts, [1, 0, 1, 1, 0]);
+        assert_eq!(findings.view().differences[0].since, Timestamp(1), "since the first of them");
     }
 }

@@ -14,9 +14,7 @@ pub struct Fees {
 
 /// Error: the market fee, with the L1 charge, is above the ceiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the required fee is {required_wei} wei per gas, of which {l1_wei} for L1 data, and the ceiling is {ceiling_wei}"
-)]
+#[error("the required fee is {required_wei} wei per gas{l1} and the ceiling is {ceiling_wei}", l1 = l1_part(*.l1_wei))]
 pub struct AboveCeiling {
     /// Required fee, with the L1 charge.
     pub required_wei: u128,
@@ -24,6 +22,10 @@ pub struct AboveCeiling {
     pub l1_wei: u128,
     /// Configured ceiling.
     pub ceiling_wei: u128,
+}
+
+fn l1_part(l1_wei: u128) -> String {
+    if l1_wei == 0 { String::new() } else { format!(", of which {l1_wei} for L1 data,") }
 }
 
 impl Fees {

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use payferry_domain::ledger::{Account, Posting};
+use payferry_domain::ledger::{Account, Posting, PostingKind};
 use payferry_domain::{PspId, Timestamp};
-use payferry_entities::{balances, ledger_postings};
+use payferry_entities::{balances, deposits, ledger_postings};
 
 /// Milliseconds of a day.
 const DAY_MS: i64 = 86_400_000;
@@ -45,6 +45,29 @@ pub(crate) fn balance_changes<'a>(
         change.updated_at = change.updated_at.max(*at);
     }
     changes.into_values().collect()
+}
+
+/// Prefix of the subject of a deposit's posting.
+pub const DEPOSIT_PREFIX: &str = "dep_";
+
+/// The posting of a transfer from outside to the vault of a PSP.
+pub(crate) fn of_deposit(deposit: deposits::Model) -> ledger_postings::Model {
+    let deposits::Model { chain, tx_hash, log_index, psp_id, token_address, amount, created_at, .. } = deposit;
+    ledger_postings::Model {
+        position: 0,
+        subject: format!("{DEPOSIT_PREFIX}{chain}_{tx_hash}_{log_index}"),
+        version: 1,
+        line: 0,
+        psp_id,
+        kind: PostingKind::Deposited.as_str().to_owned(),
+        debit: Account::External.as_str().to_owned(),
+        credit: Account::Suspense.as_str().to_owned(),
+        chain,
+        token_address,
+        amount,
+        reference: tx_hash,
+        at: created_at,
+    }
 }
 
 /// The rows of one commit's postings.

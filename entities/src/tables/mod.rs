@@ -29,6 +29,7 @@ pub mod customer_events;
 pub mod customers;
 pub mod deliveries;
 pub mod delivery_attempts;
+pub mod deposits;
 pub mod event_floors;
 pub mod events;
 pub mod idempotency_keys;

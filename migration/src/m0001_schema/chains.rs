@@ -86,8 +86,8 @@ pub(super) const BOTH: &[&str] = &[
          FOREIGN KEY (chain_tx_id) REFERENCES chain_txs (id)
      )",
     "CREATE INDEX operations_chain_status_number ON operations (chain, status, number)",
+    "CREATE INDEX operations_payment_id ON operations (payment_id)",
     "CREATE INDEX operations_chain_tx_id ON operations (chain_tx_id)",
     // Operations in progress, by time of creation, so that the operator sees those that take too long.
     "CREATE INDEX operations_open ON operations (created_at) WHERE status IN ('queued', 'submitted', 'mined')",
-    "CREATE INDEX operations_payment_id ON operations (payment_id)",
 ];

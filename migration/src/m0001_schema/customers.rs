@@ -25,13 +25,13 @@ pub(super) const BOTH: &[&str] = &[
          created_at BIGINT NOT NULL,
          updated_at BIGINT NOT NULL,
          PRIMARY KEY (id),
-         CHECK (kyc_status IN ('pending', 'pending_update', 'approved', 'rejected')),
+         CHECK (kyc_status IN ('pending', 'pending_update', 'approved', 'success', 'rejected')),
          FOREIGN KEY (psp_id) REFERENCES psps (id)
      )",
-    "CREATE INDEX customers_kyc_status ON customers (kyc_status, created_at, id, psp_id, is_active, email_search)",
     // Indexes of lists contain the filter columns, so that a query reads only the rows of one page.
     "CREATE INDEX customers_list ON customers (psp_id, created_at, id, is_active, email_search)",
     "CREATE INDEX customers_newest ON customers (created_at, id, is_active, email_search)",
+    "CREATE INDEX customers_kyc_status ON customers (kyc_status, created_at, id, psp_id, is_active, email_search)",
     "CREATE INDEX customers_psp_kyc_status ON customers (psp_id, kyc_status, created_at, id, is_active, email_search)",
     // Public events of customers, until the journal moves them into the feed.
     "CREATE TABLE customer_events (

@@ -33,6 +33,26 @@ pub(super) const BOTH: &[&str] = &[
          PRIMARY KEY (psp_id, chain, token_address),
          FOREIGN KEY (psp_id) REFERENCES psps (id)
      )",
+    // Transfers from outside to vaults of PSPs. They are posted when their block is final.
+    "CREATE TABLE deposits (
+         chain TEXT NOT NULL,
+         tx_hash TEXT NOT NULL,
+         log_index BIGINT NOT NULL,
+         block_hash TEXT NOT NULL,
+         psp_id TEXT NOT NULL,
+         token_address TEXT NOT NULL,
+         from_address TEXT NOT NULL,
+         amount BIGINT NOT NULL,
+         block_number BIGINT NOT NULL,
+         posted BOOLEAN NOT NULL,
+         created_at BIGINT NOT NULL,
+         PRIMARY KEY (chain, tx_hash, log_index, block_hash),
+         CHECK (amount > 0),
+         FOREIGN KEY (psp_id) REFERENCES psps (id)
+     )",
+    "CREATE INDEX deposits_chain_block_hash ON deposits (chain, block_hash)",
+    "CREATE INDEX deposits_psp_id ON deposits (psp_id, chain, token_address)",
+    "CREATE INDEX deposits_waiting ON deposits (chain, block_number) WHERE NOT posted",
     // Marker that everything from before the ledger is posted. The service sets it, because only the domain can create the
     // postings.
     "CREATE TABLE ledger_openings (

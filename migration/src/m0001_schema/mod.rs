@@ -1,6 +1,8 @@
 //! The first schema, one file per area.
 //!
 //! The database enforces what the domain promises: the sets of states, positive amounts, and a settlement's shares.
+//!
+//! Of two indexes that suit a query equally, SQLite uses the one that was created later, so their order matters.
 
 mod chains;
 mod customers;

@@ -17,8 +17,8 @@ pub(super) const BOTH: &[&str] = &[
          ends_at BIGINT NOT NULL,
          PRIMARY KEY (session_hash)
      )",
-    "CREATE INDEX operator_sessions_ends_at ON operator_sessions (ends_at)",
     "CREATE INDEX operator_sessions_token_hash ON operator_sessions (token_hash)",
+    "CREATE INDEX operator_sessions_ends_at ON operator_sessions (ends_at)",
     // `open_key` names the subject of an approval that is not closed: there is at most one. The last check stops a write
     // that lets operators approve their own proposal.
     "CREATE TABLE approvals (
@@ -44,8 +44,8 @@ pub(super) const BOTH: &[&str] = &[
          CHECK (status NOT IN ('approved', 'carried_out', 'failed') OR (decided_by IS NOT NULL AND decided_by <> proposed_by))
      )",
     "CREATE INDEX approvals_list ON approvals (created_at, id)",
-    "CREATE INDEX approvals_open ON approvals (created_at, id) WHERE open_key IS NOT NULL",
     "CREATE INDEX approvals_status ON approvals (status, created_at, id)",
+    "CREATE INDEX approvals_open ON approvals (created_at, id) WHERE open_key IS NOT NULL",
     "CREATE TABLE pauses (
          scope TEXT NOT NULL,
          reason TEXT NOT NULL,
@@ -65,16 +65,16 @@ pub(super) const BOTH: &[&str] = &[
          address TEXT,
          request_id TEXT
      )",
-    "CREATE INDEX audit_log_psp_id_number ON audit_log (psp_id, number)",
     "CREATE INDEX audit_log_subject_number ON audit_log (subject, number)",
+    "CREATE INDEX audit_log_psp_id_number ON audit_log (psp_id, number)",
     "CREATE TABLE audit_chain (
          position BIGINT NOT NULL,
          number BIGINT NOT NULL,
          hash TEXT NOT NULL,
          PRIMARY KEY (position)
      )",
-    "CREATE INDEX audit_chain_hash ON audit_chain (hash)",
     "CREATE UNIQUE INDEX audit_chain_number ON audit_chain (number)",
+    "CREATE INDEX audit_chain_hash ON audit_chain (hash)",
 ];
 
 /// Makes the audit log append-only.

@@ -24,9 +24,9 @@ pub(super) const BOTH: &[&str] = &[
          CHECK (amount > 0),
          FOREIGN KEY (psp_id) REFERENCES psps (id)
      )",
-    "CREATE INDEX sendings_customer ON sendings (psp_id, kind, customer_id, created_at, id)",
-    "CREATE INDEX sendings_live ON sendings (id) WHERE live",
     "CREATE INDEX sendings_psp_id_kind_created_at_id ON sendings (psp_id, kind, created_at, id)",
+    "CREATE INDEX sendings_live ON sendings (id) WHERE live",
+    "CREATE INDEX sendings_customer ON sendings (psp_id, kind, customer_id, created_at, id)",
     "CREATE INDEX sendings_reference ON sendings (psp_id, kind, reference, created_at, id)",
     "CREATE TABLE sending_transitions (
          sending_id TEXT NOT NULL,

@@ -33,18 +33,18 @@ pub(super) const BOTH: &[&str] = &[
          FOREIGN KEY (psp_id) REFERENCES psps (id),
          FOREIGN KEY (merchant_id) REFERENCES merchants (id)
      )",
-    // Queries of the operator for payments that need attention.
-    "CREATE INDEX payments_attention ON payments (attention, updated_at) WHERE attention IS NOT NULL",
-    "CREATE INDEX payments_confirmed ON payments (updated_at) WHERE status = 'confirmed'",
-    "CREATE INDEX payments_customer_id_id ON payments (customer_id, id) WHERE customer_id IS NOT NULL",
-    "CREATE INDEX payments_labelled ON payments (psp_id, purpose, created_at, id, labels) WHERE labels IS NOT NULL",
-    "CREATE INDEX payments_list ON payments (psp_id, purpose, created_at, id, chain, token)",
-    "CREATE INDEX payments_live ON payments (id, shard, wallet, live) WHERE live",
-    "CREATE INDEX payments_pending ON payments (expires_at) WHERE status = 'pending'",
+    "CREATE INDEX payments_psp_id_status_created_at ON payments (psp_id, status, created_at)",
     "CREATE INDEX payments_psp_id_merchant_id_created_at ON payments (psp_id, merchant_id, created_at)",
     "CREATE INDEX payments_psp_id_reference ON payments (psp_id, reference)",
-    "CREATE INDEX payments_psp_id_status_created_at ON payments (psp_id, status, created_at)",
+    // Queries of the operator for payments that need attention.
+    "CREATE INDEX payments_attention ON payments (attention, updated_at) WHERE attention IS NOT NULL",
+    "CREATE INDEX payments_pending ON payments (expires_at) WHERE status = 'pending'",
+    "CREATE INDEX payments_confirmed ON payments (updated_at) WHERE status = 'confirmed'",
+    "CREATE INDEX payments_customer_id_id ON payments (customer_id, id) WHERE customer_id IS NOT NULL",
+    "CREATE INDEX payments_live ON payments (id, shard, wallet, live) WHERE live",
+    "CREATE INDEX payments_list ON payments (psp_id, purpose, created_at, id, chain, token)",
     "CREATE INDEX payments_updated ON payments (psp_id, purpose, updated_at)",
+    "CREATE INDEX payments_labelled ON payments (psp_id, purpose, created_at, id, labels) WHERE labels IS NOT NULL",
     "CREATE TABLE payment_transitions (
          payment_id TEXT NOT NULL,
          version BIGINT NOT NULL,
@@ -75,13 +75,13 @@ pub(super) const BOTH: &[&str] = &[
          CHECK (amount > 0),
          FOREIGN KEY (payment_id) REFERENCES payments (id)
      )",
-    "CREATE INDEX transfers_chain_block_hash ON transfers (chain, block_hash)",
-    "CREATE INDEX transfers_chain_block_number ON transfers (chain, block_number)",
     "CREATE INDEX transfers_payment_id ON transfers (payment_id)",
+    "CREATE INDEX transfers_chain_block_number ON transfers (chain, block_number)",
+    "CREATE INDEX transfers_chain_block_hash ON transfers (chain, block_hash)",
+    "CREATE INDEX transfers_unapplied ON transfers (chain) WHERE applied_revision < revision",
     // Transfers that their payments processed but do not list. They are few, and the operator searches for them.
     "CREATE INDEX transfers_set_aside ON transfers (payment_id, chain, token_address) \
      WHERE applied_version = 0 AND applied_revision > 0 AND presence = 'present'",
-    "CREATE INDEX transfers_unapplied ON transfers (chain) WHERE applied_revision < revision",
     "CREATE TABLE refunds (
          id TEXT NOT NULL,
          payment_id TEXT NOT NULL,
@@ -94,9 +94,9 @@ pub(super) const BOTH: &[&str] = &[
          FOREIGN KEY (payment_id) REFERENCES payments (id)
      )",
     "CREATE INDEX refunds_list ON refunds (psp_id, created_at, id)",
-    "CREATE INDEX refunds_payment ON refunds (payment_id, created_at, id)",
-    "CREATE INDEX refunds_reference ON refunds (psp_id, reference, created_at, id) WHERE reference IS NOT NULL",
     "CREATE INDEX refunds_status ON refunds (psp_id, status, created_at, id)",
+    "CREATE INDEX refunds_reference ON refunds (psp_id, reference, created_at, id) WHERE reference IS NOT NULL",
+    "CREATE INDEX refunds_payment ON refunds (payment_id, created_at, id)",
 ];
 
 /// Wallets are hashes, so each new payment writes another page of an index of wallets. On SQLite, this is half of all data

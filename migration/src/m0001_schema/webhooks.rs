@@ -13,8 +13,8 @@ pub(super) const BOTH: &[&str] = &[
          UNIQUE (id),
          UNIQUE (payment_id, sequence)
      )",
-    "CREATE INDEX events_psp_id_created_at ON events (psp_id, created_at)",
     "CREATE INDEX events_psp_id_position ON events (psp_id, position)",
+    "CREATE INDEX events_psp_id_created_at ON events (psp_id, created_at)",
     // Position up to which the event feed of each PSP was deleted.
     "CREATE TABLE event_floors (
          psp_id TEXT NOT NULL,
@@ -67,12 +67,12 @@ pub(super) const BOTH: &[&str] = &[
          CHECK (status IN ('queued', 'failed', 'delivered', 'exhausted', 'cancelled'))
      )",
     "CREATE INDEX deliveries_event_id ON deliveries (event_id)",
-    // Failed deliveries by age: the operator sees the oldest one.
-    "CREATE INDEX deliveries_exhausted ON deliveries (psp_id, position) WHERE status = 'exhausted'",
-    "CREATE INDEX deliveries_failed ON deliveries (psp_id, position) WHERE status = 'failed'",
     "CREATE INDEX deliveries_payment_id_sequence ON deliveries (payment_id, sequence)",
-    "CREATE INDEX deliveries_psp_id_position ON deliveries (psp_id, position)",
     "CREATE INDEX deliveries_psp_id_status_next_attempt_at ON deliveries (psp_id, status, next_attempt_at)",
+    "CREATE INDEX deliveries_psp_id_position ON deliveries (psp_id, position)",
+    // Failed deliveries by age: the operator sees the oldest one.
+    "CREATE INDEX deliveries_failed ON deliveries (psp_id, position) WHERE status = 'failed'",
+    "CREATE INDEX deliveries_exhausted ON deliveries (psp_id, position) WHERE status = 'exhausted'",
     // Each endpoint has its own queue.
     "CREATE INDEX deliveries_queued ON deliveries (COALESCE(endpoint_id, psp_id), position) WHERE status = 'queued'",
     "CREATE INDEX deliveries_retries ON deliveries (COALESCE(endpoint_id, psp_id), next_attempt_at) \

@@ -34,9 +34,10 @@ record! {
         id: String = row.position.to_string(),
         /// Position in the ledger; increasing.
         position: i64 = row.position,
-        /// The payment, transfer, payout or withdrawal that caused it.
+        /// The payment, transfer, payout or withdrawal that caused it; for a deposit, its place on the chain.
         subject: String = row.subject,
-        /// received, settled, fee, reserved, sent, returned, delivered, dust, or the reversal of one of them.
+        /// received, settled, fee, reserved, sent, returned, delivered, dust, or the reversal of one of them; deposited: a
+        /// transfer to your vault that no payment explains.
         kind: String = row.kind,
         /// external, payment, psp, in_flight, treasury or suspense.
         debit: String = row.debit,

@@ -10,6 +10,7 @@ use payferry_entities::{Database, Transaction, find_all, payments, query_all, se
 use payferry_journal::lists::{text_list, texts_of};
 use payferry_journal::outbound as sending_store;
 use payferry_journal::payments::{StoreError, payment_of};
+use payferry_journal::postings::DEPOSIT_PREFIX;
 use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, QueryResult};
 
 use super::findings::{Compared, Findings, ImbalanceKind, Where};
@@ -119,6 +120,8 @@ impl CheckProgress {
     async fn at_subjects(&mut self, snapshot: &Transaction, findings: &Findings, now: Timestamp) -> Result<(), DbErr> {
         let mut wanted: BTreeSet<String> = findings.subjects(KNOWN_MAX).into_iter().collect();
         wanted.extend(touched(snapshot, self.touched_position, self.position).await?);
+        // A deposit has no state beside its posting.
+        wanted.retain(|subject| !subject.starts_with(DEPOSIT_PREFIX));
         let mut subjects = Subjects::default();
         subjects.read(snapshot, &wanted).await?;
         let payments = after::<payments::Model>(snapshot, "payments", &self.payments_after, WALK_PAYMENTS).await?;

@@ -2,8 +2,8 @@
 
 use payferry_domain::Chain;
 use payferry_entities::{
-    audit_log, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers, delivery_attempts, events,
-    idempotency_keys, ledger_postings, operations, payment_transitions, payments, refunds, sending_transitions,
+    audit_log, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers, delivery_attempts, deposits,
+    events, idempotency_keys, ledger_postings, operations, payment_transitions, payments, refunds, sending_transitions,
     sendings, transfers,
 };
 
@@ -294,9 +294,11 @@ pub struct ChainBatch {
     pub headers: Vec<chain_headers::Model>,
     /// Headers below this number are final and are deleted.
     pub headers_keep_from: i64,
-    /// Transfers found. If an existing row differs (another block, or orphaned before), it is updated and its
-    /// `revision` is incremented. `revision` and `applied_*` of the models are ignored.
+    /// Transfers found. If an existing row was orphaned, it is updated and its `revision` is incremented. `revision` and
+    /// `applied_*` of the models are ignored.
     pub transfers: Vec<transfers::Model>,
+    /// Transfers from outside to vaults of PSPs. They are posted with the batch that makes their block final.
+    pub deposits: Vec<deposits::Model>,
 }
 
 /// The outcome of a webhook attempt. Precondition: the number of the attempt is new for its delivery.

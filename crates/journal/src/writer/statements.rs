@@ -2,8 +2,8 @@
 
 use payferry_entities::{
     Batch, audit_log, balances, chain_counters, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers,
-    delivery_attempts, events, idempotency_keys, ledger_postings, operations, payment_transitions, payments, refunds,
-    sending_transitions, sendings, transfers,
+    delivery_attempts, deposits, events, idempotency_keys, ledger_postings, operations, payment_transitions, payments,
+    refunds, sending_transitions, sendings, transfers,
 };
 use sea_orm::{DbBackend, DbErr, EntityTrait, IdenStatic, Iterable, ModelTrait, Value};
 
@@ -60,6 +60,9 @@ pub(super) struct Statements {
     pub(super) chain_tx_attempts_insert: RowStatement<chain_tx_attempts::Model>,
     pub(super) transfers_orphan: RowStatement<BlockRow<'static>>,
     pub(super) transfers_upsert: RowStatement<transfers::Model>,
+    pub(super) deposits_orphan: RowStatement<BlockRow<'static>>,
+    pub(super) deposits_insert: RowStatement<deposits::Model>,
+    pub(super) deposits_post: RowStatement<HeightRow<'static>>,
     pub(super) transfers_apply: RowStatement<AppliedRow<'static>>,
     pub(super) headers_drop: RowStatement<BlockRow<'static>>,
     pub(super) headers_upsert: RowStatement<chain_headers::Model>,
@@ -312,6 +315,24 @@ impl Statements {
                      AND (transfers.\"applied_revision\" < x.\"applied_revision\"
                          OR transfers.\"applied_revision\" = x.\"applied_revision\"
                              AND transfers.\"applied_version\" = 0 AND x.\"applied_version\" > 0)",
+            ),
+            deposits_orphan: RowStatement::new(
+                backend,
+                "DELETE FROM deposits
+                 WHERE (\"chain\", \"block_hash\") IN (SELECT x.\"chain\", x.\"hash\" FROM {rows}) AND NOT \"posted\"",
+            ),
+            deposits_insert: RowStatement::insert(
+                backend,
+                "ON CONFLICT (\"chain\", \"tx_hash\", \"log_index\", \"block_hash\") DO NOTHING",
+            ),
+            deposits_post: RowStatement::new(
+                backend,
+                &returning::<deposits::Entity>(
+                    "UPDATE deposits SET \"posted\" = TRUE FROM {rows}
+                     WHERE deposits.\"chain\" = x.\"chain\" AND deposits.\"block_number\" < x.\"number\"
+                         AND NOT deposits.\"posted\"
+                     RETURNING {all}",
+                ),
             ),
             headers_drop: RowStatement::new(
                 backend,

@@ -12,8 +12,8 @@ use std::hash::Hash;
 
 use payferry_domain::ledger::PostingKind;
 use payferry_entities::{
-    Database, DatabaseFailure, NotCommitted, Transaction, chain_counters, chain_headers, ledger_postings, operations,
-    transfers,
+    Database, DatabaseFailure, NotCommitted, Transaction, chain_counters, chain_headers, deposits, ledger_postings,
+    operations, transfers,
 };
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, FromQueryResult, QueryResult, Statement, TryGetableMany};
 
@@ -25,7 +25,7 @@ use super::rows::{
 };
 use super::statements::Statements;
 use super::{JournalWrite, NewEvent, OperationChange, OperationOutcome, Receipt, Renumbering};
-use crate::postings::balance_changes;
+use crate::postings::{self, balance_changes};
 
 /// Outcome of an attempt.
 pub(super) enum Attempt {
@@ -372,6 +372,7 @@ impl Writer<'_> {
         let mut headers: BTreeMap<(&str, i64), &chain_headers::Model> = BTreeMap::new();
         let mut forgotten = Vec::new();
         let mut found: BTreeMap<TransferId<'_>, transfers::Model> = BTreeMap::new();
+        let mut deposits: Vec<&deposits::Model> = Vec::new();
         for (place, write) in writes.iter().enumerate() {
             let JournalWrite::ChainBatch(batch) = write else { continue };
             let chain = batch.cursor.chain.as_str();
@@ -379,6 +380,7 @@ impl Writer<'_> {
             orphaned.extend(batch.orphaned_blocks.iter().map(|hash| BlockRow { chain, hash }));
             headers.extend(batch.headers.iter().map(|header| ((header.chain.as_str(), header.number), header)));
             forgotten.push(HeightRow { chain, number: batch.headers_keep_from });
+            deposits.extend(&batch.deposits);
             // PostgreSQL rejects two rows with the same key in one statement. The later row is the newer one.
             found.extend(batch.transfers.iter().map(|row| {
                 let fresh = transfers::Model { revision: 1, applied_revision: 0, applied_version: 0, ..row.clone() };
@@ -392,9 +394,12 @@ impl Writer<'_> {
             rows.iter().map(|row| transfers::Model::from_query_result(row, "")).collect::<Result<Vec<_>, _>>()
         };
         let mut gone = models(self.run(&self.statements.transfers_orphan, &orphaned).await?)?;
+        self.run(&self.statements.deposits_orphan, &orphaned).await?;
         self.run(&self.statements.headers_drop, &orphaned).await?;
         self.run(&self.statements.headers_upsert, &headers.into_values().collect::<Vec<_>>()).await?;
         self.run(&self.statements.headers_forget, &forgotten).await?;
+        self.run(&self.statements.deposits_insert, &deposits).await?;
+        self.post_deposits(&forgotten).await?;
         let found: Vec<_> = found.into_values().collect();
         let mut changed = models(self.run(&self.statements.transfers_upsert, &found).await?)?;
         gone.sort_by_key(|row| (row.block_number, row.log_index));
@@ -405,6 +410,14 @@ impl Writer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Posts the deposits in blocks below these numbers.
+    async fn post_deposits(&self, below: &[HeightRow<'_>]) -> Result<(), DbErr> {
+        let rows = self.run(&self.statements.deposits_post, below).await?;
+        let models = rows.iter().map(|row| deposits::Model::from_query_result(row, ""));
+        let postings = models.map(|deposit| Ok(postings::of_deposit(deposit?))).collect::<Result<Vec<_>, DbErr>>()?;
+        self.run(&self.statements.ledger_postings_insert, &postings).await.map(|_| ())
     }
 
     async fn mark_applied(&self, writes: &[&JournalWrite]) -> Result<(), DbErr> {

@@ -278,8 +278,8 @@ mod tests {
     /// SQL of a PSP, with a webhook URL or without.
     fn psp(id: &str, has_url: bool) -> String {
         let endpoint = format!(
-            "INSERT INTO webhook_endpoints (id, psp_id, url, events, secret, created_at, updated_at) \
-             VALUES ('we_{id}', '{id}', 'https://psp.example/', '[]', 'x', 0, 0);"
+            "INSERT INTO webhook_endpoints (id, psp_id, url, events, secret, schedule, status, created_at, updated_at) \
+             VALUES ('we_{id}', '{id}', 'https://psp.example/', '[]', 'x', 'default', 'enabled', 0, 0);"
         );
         format!(
             "INSERT INTO psps (id, name, settings, created_at, updated_at) VALUES ('{id}', '{id}', '{{}}', 0, 0);{}",

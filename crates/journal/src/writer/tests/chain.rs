@@ -83,6 +83,54 @@ async fn a_batch_with_an_outdated_cursor_writes_no_transfer() {
     assert_eq!(env.count::<chain_headers::Entity>().await, 0);
 }
 
+#[tokio::test]
+async fn a_deposit_is_posted_once_when_its_block_is_final() {
+    let env = Env::running().await;
+    let payment = env.payment("1").await;
+    let deposit = |block_hash: &str, block_number| deposits::Model {
+        chain: "base".to_owned(),
+        tx_hash: "0x1".to_owned(),
+        log_index: 4,
+        block_hash: block_hash.to_owned(),
+        psp_id: payment.psp_id.clone(),
+        token_address: "0xusdc".to_owned(),
+        from_address: "0xstranger".to_owned(),
+        amount: 1,
+        block_number,
+        posted: false,
+        created_at: 5,
+    };
+    let rows = async || {
+        let rows = env.all::<deposits::Entity>().await;
+        rows.into_iter().map(|row| (row.block_hash, row.posted)).collect::<Vec<_>>()
+    };
+    let row = |block_hash: &str, posted| (block_hash.to_owned(), posted);
+    let found = |before, after, number, keep_from, deposits| ChainBatch {
+        deposits,
+        headers_keep_from: keep_from,
+        ..batch(before, after, number)
+    };
+    let posted_before = env.count::<ledger_postings::Entity>().await;
+    env.submit(write(found(None, "0xa", 1, 1, vec![deposit("0xa", 1)]))).await.unwrap();
+    // Its block is orphaned, and it is mined again.
+    let mut reorged = found(Some("0xa"), "0xb", 2, 1, vec![deposit("0xb", 2)]);
+    reorged.orphaned_blocks = vec!["0xa".to_owned()];
+    env.submit(write(reorged)).await.unwrap();
+    assert_eq!(rows().await, [row("0xb", false)]);
+    assert_eq!(env.count::<ledger_postings::Entity>().await, posted_before);
+
+    env.submit(write(found(Some("0xb"), "0xc", 3, 3, Vec::new()))).await.unwrap();
+    // A rescan finds it again.
+    env.submit(write(found(Some("0xc"), "0xd", 4, 4, vec![deposit("0xb", 2)]))).await.unwrap();
+    assert_eq!(rows().await, [row("0xb", true)]);
+    let postings = env.all::<ledger_postings::Entity>().await;
+    let posted: Vec<_> = postings.iter().filter(|posting| posting.kind == "deposited").collect();
+    let [posting] = posted.as_slice() else { panic!("{postings:?}") };
+    let accounts = (posting.debit.as_str(), posting.credit.as_str(), posting.amount);
+    assert_eq!((accounts, posting.subject.as_str()), (("external", "suspense", 1), "dep_base_0x1_4"));
+    assert_eq!((&posting.psp_id, posting.reference.as_str()), (&payment.psp_id, "0x1"));
+}
+
 async fn queue_operations(env: &Env, names: &[&str]) {
     let mut writes = Vec::new();
     for name in names {

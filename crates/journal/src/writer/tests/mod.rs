@@ -20,8 +20,8 @@ use std::task::Poll;
 use parking_lot::Mutex;
 use payferry_domain::Chain;
 use payferry_entities::{
-    Database, DatabaseFailure, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, delivery_attempts, events,
-    idempotency_keys, ledger_postings, operations, payment_transitions, payments, transfers,
+    Database, DatabaseFailure, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, delivery_attempts, deposits,
+    events, idempotency_keys, ledger_postings, operations, payment_transitions, payments, transfers,
 };
 use payferry_harness::database::{Lock, TestDatabase};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, EntityTrait, IntoActiveModel, PaginatorTrait, RuntimeErr};
@@ -352,6 +352,7 @@ pub(crate) fn batch(before: Option<&str>, after: &str, block_number: i64) -> Cha
         headers: vec![header(after, block_number)],
         headers_keep_from: 0,
         transfers: Vec::new(),
+        deposits: Vec::new(),
     }
 }
 

@@ -38,6 +38,8 @@ async fn no_update_scans_its_table() {
         ("deliveries_insert", texts(&statements.deliveries_insert), "e"),
         ("deliveries_update", texts(&statements.deliveries_update), "deliveries"),
         ("transfers_orphan", texts(&statements.transfers_orphan), "transfers"),
+        ("deposits_orphan", texts(&statements.deposits_orphan), "deposits"),
+        ("deposits_post", texts(&statements.deposits_post), "deposits"),
         ("transfers_apply", texts(&statements.transfers_apply), "transfers"),
         ("headers_drop", texts(&statements.headers_drop), "chain_headers"),
         ("headers_forget", texts(&statements.headers_forget), "h"),
