@@ -15,23 +15,11 @@ import { fileURLToPath } from "node:url";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const require = createRequire(import.meta.url);
-// Folders with `sol` and `artifacts`: the version that the service deploys, and what the next one has of its own. `parts`
-// are imported files without artifacts. `tests` are misbehaving tokens, in a separate folder, so that they are not
-// deployed by accident.
-const versions = [
-  {
-    root: ".",
-    contracts: ["Payferry", "Vault", "TestUSDC", "TestUSDT", "Multicall3"],
-    parts: [],
-    tests: ["HostileToken", "TokenProxy"],
-  },
-  {
-    root: "next",
-    contracts: ["Payferry", "Vault", "TestUSDC"],
-    parts: ["Access", "Erc3009", "SafeToken"],
-    tests: ["HostileToken", "SmartWallet"],
-  },
-];
+const contracts = ["Payferry", "Vault", "TestUSDC", "TestUSDT", "Multicall3"];
+// Imported files without artifacts.
+const parts = ["Access", "Erc3009", "SafeToken"];
+// Misbehaving tokens and wallets, in a separate folder, so that they are not deployed by accident.
+const tests = ["HostileToken", "SmartWallet"];
 
 const settings = {
   // A high number of runs, because call gas matters; deployment is paid only once per chain.
@@ -57,51 +45,46 @@ if (installedVersion() !== wanted) {
 }
 const solc = require("solc");
 
+const read = (folder, names) =>
+  names.map((name) => [`${name}.sol`, { content: readFileSync(join(here, folder, `${name}.sol`), "utf8") }]);
+const input = {
+  language: "Solidity",
+  sources: Object.fromEntries([...read("sol", [...contracts, ...parts]), ...read("sol/test", tests)]),
+  settings,
+};
+const output = JSON.parse(solc.compile(JSON.stringify(input)));
+for (const problem of output.errors ?? []) console.error(problem.formattedMessage);
+if ((output.errors ?? []).length > 0) process.exit(1);
+
 let stale = 0;
-for (const version of versions) build(version);
-if (check && stale === 0) console.log(`artifacts match the sources (solc ${solc.version()})`);
-process.exit(stale === 0 ? 0 : 1);
-
-/** Compiles one version, and writes or compares its artifacts. */
-function build({ root, contracts, parts, tests }) {
-  const read = (folder, names) =>
-    names.map((name) => [`${name}.sol`, { content: readFileSync(join(here, root, folder, `${name}.sol`), "utf8") }]);
-  const input = {
-    language: "Solidity",
-    sources: Object.fromEntries([...read("sol", [...contracts, ...parts]), ...read("sol/test", tests)]),
-    settings,
-  };
-  const output = JSON.parse(solc.compile(JSON.stringify(input)));
-  for (const problem of output.errors ?? []) console.error(problem.formattedMessage);
-  if ((output.errors ?? []).length > 0) process.exit(1);
-
-  const { outputSelection, ...reportedSettings } = settings;
-  for (const [folder, names] of [[join(root, "artifacts"), contracts], [join(root, "artifacts/test"), tests]]) {
-    mkdirSync(join(here, folder), { recursive: true });
-    for (const name of names) {
-      const { abi, evm } = output.contracts[`${name}.sol`][name];
-      const artifact = {
-        contractName: name,
-        solc: solc.version(),
-        settings: reportedSettings,
-        abi,
-        bytecode: `0x${evm.bytecode.object}`,
-        deployedBytecode: `0x${evm.deployedBytecode.object}`,
-      };
-      const text = `${JSON.stringify(artifact, null, 2)}\n`;
-      const file = join(here, folder, `${name}.json`);
-      if (!check) {
-        writeFileSync(file, text);
-        console.log(`${folder}/${name}.json: ${evm.deployedBytecode.object.length / 2} bytes of code`);
-      } else if (!existsSync(file) || readFileSync(file, "utf8") !== text) {
-        console.error(`${folder}/${name}.json does not match the sources; run node contracts/build.mjs`);
-        stale += 1;
-      }
-    }
-    const extra = readdirSync(join(here, folder)).filter((f) => f.endsWith(".json") && !names.includes(f.slice(0, -5)));
-    for (const file of extra) {
-      console.error(`${folder}/${file} has no source`);
+const { outputSelection, ...reportedSettings } = settings;
+for (const [folder, names] of [["artifacts", contracts], ["artifacts/test", tests]]) {
+  mkdirSync(join(here, folder), { recursive: true });
+  for (const name of names) {
+    const { abi, evm } = output.contracts[`${name}.sol`][name];
+    const artifact = {
+      contractName: name,
+      solc: solc.version(),
+      settings: reportedSettings,
+      abi,
+      bytecode: `0x${evm.bytecode.object}`,
+      deployedBytecode: `0x${evm.deployedBytecode.object}`,
+    };
+    const text = `${JSON.stringify(artifact, null, 2)}\n`;
+    const file = join(here, folder, `${name}.json`);
+    if (!check) {
+      writeFileSync(file, text);
+      console.log(`${folder}/${name}.json: ${evm.deployedBytecode.object.length / 2} bytes of code`);
+    } else if (!existsSync(file) || readFileSync(file, "utf8") !== text) {
+      console.error(`${folder}/${name}.json does not match the sources; run node contracts/build.mjs`);
       stale += 1;
     }
   }
+  const extra = readdirSync(join(here, folder)).filter((f) => f.endsWith(".json") && !names.includes(f.slice(0, -5)));
+  for (const file of extra) {
+    console.error(`${folder}/${file} has no source`);
+    stale += 1;
+  }
 }
+if (check && stale === 0) console.log(`artifacts match the sources (solc ${solc.version()})`);
+process.exit(stale === 0 ? 0 : 1);

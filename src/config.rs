@@ -41,7 +41,7 @@ pub struct Config {
     /// Files that hold secrets.
     pub secrets: SecretsSection,
     /// The account that pays for gas.
-    pub signer: SignerSection,
+    pub signer: SignersSection,
     /// The settlement contract.
     pub contracts: ContractsSection,
     /// The chains.
@@ -155,7 +155,23 @@ pub struct SecretsSection {
     pub operator_token_file: Option<PathBuf>,
 }
 
-/// The account that pays for gas: exactly one of the three sources is set.
+/// The accounts of the contract's roles. Each pays for its own gas.
+#[derive(Debug, Clone, Deserialize)]
+pub struct SignersSection {
+    /// Signs settlements.
+    pub settler: SignerSection,
+    /// Signs outbound transfers.
+    pub sender: SignerSection,
+}
+
+impl SignersSection {
+    /// The sections by name.
+    pub fn each(&self) -> [(&'static str, &SignerSection); 2] {
+        [("settler", &self.settler), ("sender", &self.sender)]
+    }
+}
+
+/// An account: exactly one of the three sources is set.
 #[serde_with::apply(Option<PathBuf> => #[serde(deserialize_with = "values::optional")])]
 #[derive(Debug, Clone, Deserialize)]
 pub struct SignerSection {

@@ -225,7 +225,7 @@ mod tests {
         let eligible: Vec<bool> = candidates.iter().map(|candidate| candidate.eligible).collect();
         assert_eq!(eligible, [true, true, false]);
         assert_eq!(candidates[2].reason, "its last block is 31 s old");
-        assert_eq!(candidates[1].reason, "a settlement costs about $0.003250");
+        assert_eq!(candidates[1].reason, "a settlement costs about $0.004500");
         assert!(candidates[0].reason.starts_with("chosen: "));
         assert_eq!(chains.spec(Chain::Base).unwrap().token_address(Token::Usdc), Some(Address([1; 20])));
 
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(chains.best(Token::Usdc, now, |chain| chain == Chain::Arbitrum).0, Some(Chain::Base));
 
         let l1_fee = |wei| list.set_view(ChainView { l1_fee_wei: wei, ..view(Chain::Arbitrum, 5_000_000, 971) });
-        l1_fee(Some(400_000_000_000));
+        l1_fee(Some(600_000_000_000));
         let (chosen, candidates) = chains.best(Token::Usdc, now, |_| false);
         assert_eq!((chosen, candidates[2].eligible), (Some(Chain::Base), true), "the L1 data fee counts");
         l1_fee(None);

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Erc3009} from "./Erc3009.sol";
+
 /// @title A replacement for USDC, for sandboxes and tests only
 /// @notice Has the behaviour and gas costs of Circle's FiatToken 2.2 that matter to payments: 6 decimals, transfers
-/// that return true, a pause flag that every transfer reads, and the blacklist flag in the top bit of the balance
-/// slot. Not here: permit, authorisations, minters, the upgrade proxy.
-contract TestUSDC {
+/// that return true, a pause flag that every transfer reads, the blacklist flag in the top bit of the balance slot, and
+/// transfers by signature. Not here: permit, minters, the upgrade proxy.
+contract TestUSDC is Erc3009 {
     event Transfer(address indexed from, address indexed to, uint256 value);
     event Approval(address indexed owner, address indexed spender, uint256 value);
     event Blacklisted(address indexed account);
     event UnBlacklisted(address indexed account);
 
-    string public constant name = "USD Coin";
     string public constant symbol = "USDC";
     uint8 public constant decimals = 6;
     uint256 private constant BLACKLISTED = 1 << 255;
@@ -24,6 +25,14 @@ contract TestUSDC {
 
     constructor(address owner_) {
         owner = owner_;
+    }
+
+    function name() public pure override returns (string memory) {
+        return "USD Coin";
+    }
+
+    function version() public pure override returns (string memory) {
+        return "2";
     }
 
     modifier onlyOwner() {
@@ -85,6 +94,10 @@ contract TestUSDC {
 
     function setPaused(bool paused_) external onlyOwner {
         paused = paused_;
+    }
+
+    function _transferAuthorized(address from, address to, uint256 value) internal override whenNotPaused {
+        _transfer(from, to, value);
     }
 
     function _mint(address to, uint256 value) private {

@@ -25,12 +25,10 @@ pub fn multicall3_code() -> Bytes {
     code_of(MULTICALL3_JSON, "deployedBytecode").into()
 }
 
-/// Returns the creation code of `Payferry` with its constructor arguments. Together with the salt it determines the
-/// address on every chain, so use the same four addresses on all chains and rotate them afterwards.
-///
-/// `admin` and `treasury` must not be zero. `settler` and `sender` may be zero; the admin then sets them later.
-pub fn payferry_init_code(admin: Address, settler: Address, sender: Address, treasury: Address) -> Bytes {
-    init_code(PAYFERRY_JSON, &Payferry::constructorCall { admin, settler, sender, treasury })
+/// Returns the creation code of `Payferry` with its constructor argument. Together with the salt it determines the
+/// address on every chain. `admin` must not be zero; all other roles are granted afterwards.
+pub fn payferry_init_code(admin: Address) -> Bytes {
+    init_code(PAYFERRY_JSON, &Payferry::constructorCall { admin })
 }
 
 /// Returns the creation code of the test token that behaves like USDC. `owner` may mint and blacklist.

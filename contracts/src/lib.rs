@@ -5,44 +5,55 @@
 //! I/O, signing, knowledge of payments, access to a chain.
 //!
 //! ```
-//! use alloy::primitives::{Address, U256};
+//! use alloy::primitives::Address;
 //! use alloy::sol_types::SolCall;
-//! use payferry_contracts::{Payferry, SettleItem, payferry_address, payferry_init_code, salt_of, vault_address};
+//! use payferry_contracts::{
+//!     ITEM_GAS, Payferry, SettleItem, payferry_address, payferry_init_code, payment_salt, vault_address,
+//! };
 //!
-//! let [admin, settler, sender, treasury, token] = [1, 2, 3, 4, 5].map(Address::with_last_byte);
-//! let factory = payferry_address(&payferry_init_code(admin, settler, sender, treasury), Default::default());
-//! let vault_salt = salt_of("pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3");
-//! let _pay_to = vault_address(factory, vault_salt);
+//! let [admin, token] = [1, 2].map(Address::with_last_byte);
+//! let factory = payferry_address(&payferry_init_code(admin), Default::default());
+//! let (payment_id, psp_id, max_fee_bps) = (0x0192_0000_0000_0000_0000_0000_0000_0001, 0x0191_0000, 100);
+//! let _pay_to = vault_address(factory, payment_salt(payment_id, psp_id, max_fee_bps));
 //! let call = Payferry::settleCall {
 //!     items: vec![SettleItem {
-//!         number: U256::from(1),
-//!         vaultSalt: vault_salt,
+//!         id: payment_id + 1,
+//!         paymentId: payment_id,
+//!         pspId: psp_id,
+//!         maxFeeBps: max_fee_bps,
 //!         token,
-//!         pspSalt: salt_of("psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3"),
-//!         pspAmount: U256::from(99_000_000),
-//!         treasuryFee: U256::from(1_000_000),
+//!         amount: 100_000_000,
+//!         fee: 1_000_000,
 //!     }],
+//!     itemGas: ITEM_GAS,
 //! };
-//! assert_eq!(call.abi_encode().len(), 4 + 2 * 32 + 6 * 32);
+//! assert_eq!(call.abi_encode().len(), 4 + 3 * 32 + 7 * 32);
 //! ```
 
 mod address;
 mod artifact;
 mod bindings;
 mod gas;
+mod grants;
+mod operation;
 
 pub use address::{
-    CREATE2_DEPLOYER, CREATE2_DEPLOYER_CODE, create2_deploy_input, payferry_address, salt_of, vault_address,
-    vault_code_hash, vault_implementation_address,
+    CREATE2_DEPLOYER, CREATE2_DEPLOYER_CODE, collect_nonce, create2_deploy_input, payferry_address, payment_salt,
+    psp_salt, vault_address, vault_code_hash, vault_implementation_address,
 };
 pub use artifact::{
     MULTICALL3, MULTICALL3_JSON, PAYFERRY_JSON, TEST_USDC_JSON, TEST_USDT_JSON, VAULT_JSON, multicall3_code,
     payferry_init_code, test_usdc_init_code, test_usdt_init_code,
 };
 pub use bindings::{
-    ItemError, Multicall3, Payferry, SendItem, SettleItem, TestUSDC, TestUSDT, Token, Vault, describe_reason,
+    Authorization, CancelAuthorization, CollectGroup, CollectItem, DepositItem, Erc3009, ItemError, Multicall3,
+    Payferry, Proposal, ReceiveWithAuthorization, Role, SendItem, Setting, SettleItem, TestUSDC, TestUSDT, Token,
+    TransferWithAuthorization, Vault, describe_reason,
 };
 pub use gas::{
-    BATCH_ITEMS_MAX, ITEM_GAS_MAX, PAYFERRY_DEPLOY_GAS_MAX, SEND_ITEM_GAS_TYPICAL, SETTLE_ITEM_GAS_TYPICAL, TX_GAS_MAX,
-    batch_gas_limit,
+    BATCH_ITEMS_MAX, COLLECT_GROUP_GAS_TYPICAL, COLLECT_ITEM_GAS_TYPICAL, ITEM_GAS, ITEM_GAS_AMSTERDAM, ITEM_GAS_MIN,
+    PAYFERRY_DEPLOY_GAS_MAX, SEND_ITEM_GAS_TYPICAL, SETTLE_ITEM_GAS_TYPICAL, TX_GAS_MAX, batch_gas_limit,
+    batch_items_max, collect_gas_limit,
 };
+pub use grants::Grants;
+pub use operation::{OperationKind, SIGNATURE_BYTES_MAX};

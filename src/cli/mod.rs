@@ -2,6 +2,7 @@
 
 mod audit;
 mod check;
+mod contract;
 mod database;
 mod deploy;
 mod key;
@@ -61,6 +62,9 @@ enum Command {
     Check(check::Args),
     /// Deploy the settlement contract on the chains of the configuration.
     Deploy(deploy::Args),
+    /// Administer the settlement contract.
+    #[command(subcommand)]
+    Contract(contract::Command),
     /// Play the stories of a payment against a new sandbox and print the outcomes.
     #[cfg(feature = "tools")]
     Demo(payferry_demo::command::Args),
@@ -137,6 +141,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Serve(args) => serve::run(args, config).await,
             Command::Check(args) => check::run(args, config).await,
             Command::Deploy(args) => deploy::run(args, config).await,
+            Command::Contract(command) => contract::run(command, config).await,
             #[cfg(feature = "tools")]
             Command::Demo(args) => payferry_demo::command::run(args, cli.config).await,
             #[cfg(feature = "tools")]

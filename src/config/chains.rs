@@ -6,6 +6,7 @@ use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::time::Duration;
 
+use payferry_contracts::{ITEM_GAS_MIN, batch_items_max};
 use payferry_domain::{Address, Amount, Chain, Finality, FinalityPolicy, Token};
 use payferry_evm::{ChainSpec, L1Data};
 use rust_decimal::Decimal;
@@ -15,6 +16,8 @@ use url::Url;
 
 use super::ContractsSection;
 
+/// Highest gas limit of one operation: a batch of one must fit into a transaction.
+const ITEM_GAS_MAX: u64 = 16_000_000;
 /// Wei per gwei.
 const GWEI: u32 = 1_000_000_000;
 
@@ -74,6 +77,9 @@ pub struct ChainSection {
     pub priority_fee_min_wei: u128,
     /// Time the settler collects further settlements before it signs a batch.
     pub batch_window_ms: u64,
+    /// Gas limit of one operation in a batch.
+    #[serde(deserialize_with = "item_gas")]
+    pub item_gas: u64,
     /// Time after which a transaction that is not mined is signed again with higher fees.
     pub stuck_after_ms: NonZeroU64,
     /// Address of Chainalysis' sanctions oracle on this chain; `None` if there is none.
@@ -109,6 +115,8 @@ impl ChainSection {
         spec.fees.priority_fee_max_wei = self.max_fee_wei / 2;
         spec.fees.priority_fee_min_wei = self.priority_fee_min_wei;
         spec.batch_window = Duration::from_millis(self.batch_window_ms);
+        spec.item_gas = self.item_gas;
+        spec.batch_items_max = batch_items_max(self.item_gas);
         spec.stuck_after = Duration::from_millis(self.stuck_after_ms.get());
         spec
     }
@@ -165,6 +173,7 @@ pub(super) fn expected(key: &str) -> &'static str {
         "l1_data" => "\"none\", \"arbitrum\" or \"op_stack\"",
         "max_fee_gwei" | "priority_fee_min_gwei" => "gwei as text, such as \"0.001\"",
         "batch_window_ms" => "a whole number",
+        "item_gas" => "a whole number from 200000 to 16000000",
         _ => "a whole number above zero",
     }
 }
@@ -248,6 +257,11 @@ fn l1_data<'de, D: Deserializer<'de>>(deserializer: D) -> Result<L1Data, D::Erro
         "op_stack" => Ok(L1Data::OpStack),
         _ => Err(D::Error::custom("not known")),
     }
+}
+
+fn item_gas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let gas = u64::deserialize(deserializer)?;
+    if (ITEM_GAS_MIN..=ITEM_GAS_MAX).contains(&gas) { Ok(gas) } else { Err(D::Error::custom("out of range")) }
 }
 
 /// Reads gwei from decimal text and returns wei.

@@ -8,7 +8,7 @@ use payferry_entities::WeakTls;
 use serde::Deserialize;
 use url::{Host, Url};
 
-use super::{Config, Environment};
+use super::{Config, Environment, SignersSection};
 
 payferry_domain::named! {
     /// A setting that is unsafe with real money, by its name in `[unsafe] allow`.
@@ -130,20 +130,30 @@ impl Findings {
     }
 
     fn secrets(&mut self, config: &Config) {
-        let (signer, identity, documents) = (&config.signer, &config.identity, &config.documents);
-        for (key, file) in [("private_key_file", &signer.private_key_file), ("mnemonic_file", &signer.mnemonic_file)] {
-            if file.is_some() {
-                let detail = format!("`signer.{key}`: the key is not encrypted; use `signer.keystore_file`");
-                self.add(UnsafeSetting::BareKeyFile, detail);
+        let (identity, documents) = (&config.identity, &config.documents);
+        for (role, signer) in config.signer.each() {
+            for (key, file) in
+                [("private_key_file", &signer.private_key_file), ("mnemonic_file", &signer.mnemonic_file)]
+            {
+                if file.is_some() {
+                    let detail =
+                        format!("`signer.{role}.{key}`: the key is not encrypted; use `signer.{role}.keystore_file`");
+                    self.add(UnsafeSetting::BareKeyFile, detail);
+                }
             }
         }
+        let SignersSection { settler, sender } = &config.signer;
         let files = [
             ("secrets.master_key_file", &config.secrets.master_key_file),
             ("secrets.operator_token_file", &config.secrets.operator_token_file),
-            ("signer.private_key_file", &signer.private_key_file),
-            ("signer.keystore_file", &signer.keystore_file),
-            ("signer.keystore_password_file", &signer.keystore_password_file),
-            ("signer.mnemonic_file", &signer.mnemonic_file),
+            ("signer.settler.private_key_file", &settler.private_key_file),
+            ("signer.settler.keystore_file", &settler.keystore_file),
+            ("signer.settler.keystore_password_file", &settler.keystore_password_file),
+            ("signer.settler.mnemonic_file", &settler.mnemonic_file),
+            ("signer.sender.private_key_file", &sender.private_key_file),
+            ("signer.sender.keystore_file", &sender.keystore_file),
+            ("signer.sender.keystore_password_file", &sender.keystore_password_file),
+            ("signer.sender.mnemonic_file", &sender.mnemonic_file),
             ("kyt.api_token_file", &config.kyt.api_token_file),
             ("identity.app_token_file", &identity.app_token_file),
             ("identity.secret_key_file", &identity.secret_key_file),
@@ -238,8 +248,8 @@ mod tests {
         assert_eq!(names(&config(SAFE)), [""; 0]);
         for (name, from, to) in [
             ("kyt_allow_everything", "[chains.base]", "[kyt]\nallow_everything = true\n[chains.base]"),
-            ("bare_key_file", "[chains.base]", "[signer]\nprivate_key_file = \"key\"\n[chains.base]"),
-            ("bare_key_file", "[chains.base]", "[signer]\nmnemonic_file = \"words\"\n[chains.base]"),
+            ("bare_key_file", "[chains.base]", "[signer.settler]\nprivate_key_file = \"key\"\n[chains.base]"),
+            ("bare_key_file", "[chains.base]", "[signer.sender]\nmnemonic_file = \"words\"\n[chains.base]"),
             ("public_url", "https://pay.example.com", "http://pay.example.com"),
             ("public_url", "https://pay.example.com", "https://127.0.0.1:8080"),
             ("public_url", "https://pay.example.com", ""),

@@ -31,7 +31,7 @@ pub(super) fn expected(key: &str) -> &'static str {
         "contracts.address" | "contracts.treasury" | "contracts.admin" => {
             "an address, 0x and 40 hexadecimal digits, or nothing"
         }
-        "signer.mnemonic_index" => "a whole number",
+        "signer.settler.mnemonic_index" | "signer.sender.mnemonic_index" => "a whole number",
         key if key.ends_with("_file") => "the path of a file",
         "log.filter" => "a level or target=level with commas, such as \"warn,payferry=info\"",
         "log.format" => "\"text\" or \"json\"",

@@ -7,9 +7,9 @@ use anyhow::ensure;
 use payferry_actors::ChainSetup;
 use payferry_actors::chain::Checkpoint;
 use payferry_domain::{Address, Chain};
-use payferry_evm::wallet::OperatorSigner;
 use payferry_evm::{ChainClient, ChainSpec};
 
+use super::secrets::Signers;
 use crate::config::{ChainSection, Config, Endpoint};
 
 /// Chain with configured endpoints.
@@ -46,7 +46,8 @@ fn one(name: Chain, chain: &ChainSection, contract: Address, config: &Config) ->
 
 impl Configured {
     /// Converts into the setup of the chain's actors.
-    pub fn setup(self, signer: OperatorSigner, checkpoint: Arc<dyn Checkpoint>) -> ChainSetup {
-        ChainSetup { spec: self.spec, client: self.client, signer, wake_ups: None, checkpoint }
+    pub fn setup(self, signers: &Signers, checkpoint: Arc<dyn Checkpoint>) -> ChainSetup {
+        let Signers { settler, sender } = signers.clone();
+        ChainSetup { spec: self.spec, client: self.client, settler, sender, wake_ups: None, checkpoint }
     }
 }

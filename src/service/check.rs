@@ -4,12 +4,13 @@ use futures::future::join_all;
 use payferry_actors::compliance::ChainalysisOracle;
 use payferry_domain::{Address, Timestamp};
 use payferry_entities::{Database, WeakTls};
-use payferry_evm::inspect::{EndpointFinding, Grade, inspect_contracts, inspect_endpoint};
-use payferry_evm::wallet::{OperatorSigner, checksummed};
+use payferry_evm::inspect::{EndpointFinding, Grade, RoleKeys, inspect_contracts, inspect_endpoint};
+use payferry_evm::wallet::checksummed;
 use payferry_migration::pending;
 use payferry_runtime::clock::Clock;
 
 use super::chains::{self, Configured};
+use super::secrets::Signers;
 use super::{compliance, contract, secrets};
 use crate::config::{Config, UnsafeFinding, UnsafeSetting, sqlite_file};
 
@@ -38,9 +39,15 @@ pub async fn check(config: &Config) -> Vec<CheckLine> {
     );
     lines.read("operator token", secrets::operator_token(config).map(|_| "read".to_owned()));
     lines.identity(config);
-    let signer = secrets::signer(&config.signer);
-    let operator = signer.as_ref().map(OperatorSigner::address).ok();
-    lines.read("signer", signer.map(|signer| checksummed(signer.address())));
+    let signers = secrets::signers(config);
+    let keys = signers.as_ref().map(Signers::keys).ok();
+    lines.read(
+        "signers",
+        signers.map(|signers| {
+            let RoleKeys { settler, sender } = signers.keys();
+            format!("settler {}, sender {}", checksummed(settler), checksummed(sender))
+        }),
+    );
     match database(&config.database.url).await {
         Ok((state, synchronous_commit)) => {
             lines.unsafe_settings(config, &config.unsafe_findings_of_server(synchronous_commit.as_deref()));
@@ -56,7 +63,7 @@ pub async fn check(config: &Config) -> Vec<CheckLine> {
         Ok(chains) => {
             let kyt = compliance::screener(config, &chains, &Clock::default());
             lines.read("kyt", kyt.map(|screener| screener.name().to_owned()));
-            for found in join_all(chains.iter().map(|chain| one(chain, operator))).await {
+            for found in join_all(chains.iter().map(|chain| one(chain, keys))).await {
                 lines.0.extend(found);
             }
             if let Some(oracle) = config.kyt.oracle.then(|| compliance::oracle(config, &chains, &Clock::default())) {
@@ -143,7 +150,7 @@ async fn database(url: &str) -> anyhow::Result<(String, Option<String>)> {
     Ok((state, synchronous_commit))
 }
 
-async fn one(chain: &Configured, operator: Option<Address>) -> Vec<CheckLine> {
+async fn one(chain: &Configured, keys: Option<RoleKeys>) -> Vec<CheckLine> {
     let name = chain.spec.chain;
     let now = Timestamp::from(chrono::Utc::now());
     let endpoints = chain.endpoints.iter().map(|(endpoint, client)| async move {
@@ -156,9 +163,9 @@ async fn one(chain: &Configured, operator: Option<Address>) -> Vec<CheckLine> {
     let mut lines: Vec<CheckLine> = join_all(endpoints).await.into_iter().flatten().collect();
     // For a wrong or unreachable chain, the other results are irrelevant.
     if lines.iter().any(|line| line.finding.grade < Grade::Bad)
-        && let Some(operator) = operator
+        && let Some(keys) = keys
     {
-        let found = inspect_contracts(&chain.spec, &chain.client, operator).await;
+        let found = inspect_contracts(&chain.spec, &chain.client, keys).await;
         lines.extend(found.into_iter().map(|finding| CheckLine { place: name.to_string(), finding }));
     }
     lines

@@ -26,7 +26,7 @@ pub async fn start(config: &Config) -> anyhow::Result<App> {
     let mut unsafe_settings = config.allowed_unsafe_settings()?;
     let listeners = Listeners::bind(config).await?;
     let clock = Clock::default();
-    let signer = secrets::signer(&config.signer)?;
+    let signers = secrets::signers(config)?;
     let chains = chains::configured(config, contract(config)?)?;
     let screener = compliance::screener(config, &chains, &clock)?;
     let identity = compliance::identity(config, &clock)?;
@@ -44,7 +44,7 @@ pub async fn start(config: &Config) -> anyhow::Result<App> {
     let parts = AppParts {
         database,
         clock,
-        chains: chains.into_iter().map(|chain| chain.setup(signer.clone(), checkpoint.clone())).collect(),
+        chains: chains.into_iter().map(|chain| chain.setup(&signers, checkpoint.clone())).collect(),
         screener,
         identity,
         environment: config.server.environment,

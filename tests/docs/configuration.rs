@@ -53,19 +53,25 @@ fn render(sections: &[Section]) -> String {
         let parent = section.name.split('.').next().unwrap();
         let first = *described.entry(parent).or_insert(section);
         let is_first = first.name == section.name;
-        let differs = format!("The same keys as in `[{}]`. These defaults differ:", first.name);
-        let text = wrapped(if is_first { &section.comment } else { &differs });
-        let heading = format!("\n## `[{}]`\n\n{text}", section.name);
-        page.push_str(heading.trim_end());
-        page.push_str("\n\n");
-        page.push_str("| Key | Default | Description |\n|---|---|---|\n");
-        for key in &section.keys {
-            let of_first = first.keys.iter().find(|other| other.name == key.name).expect("the first has every key");
-            if is_first || key.default != of_first.default {
-                let comment = if key.comment.is_empty() { &of_first.comment } else { &key.comment };
-                assert!(!comment.is_empty(), "{}.{} needs a comment", section.name, key.name);
-                page.push_str(&row(&[&format!("`{}`", key.name), &format!("`{}`", key.default), comment]));
-            }
+        let default_of =
+            |name: &str| first.keys.iter().find(|other| other.name == name).expect("the first has every key");
+        let differing: Vec<&Key> =
+            section.keys.iter().filter(|key| is_first || key.default != default_of(&key.name).default).collect();
+        let text = match (is_first, differing.is_empty()) {
+            (true, _) => section.comment.clone(),
+            (false, true) => format!("{} The same keys and defaults as in `[{}]`.", section.comment, first.name),
+            (false, false) => format!("The same keys as in `[{}]`. These defaults differ:", first.name),
+        };
+        page.push_str(format!("\n## `[{}]`\n\n{}", section.name, wrapped(&text)).trim_end());
+        page.push('\n');
+        if differing.is_empty() {
+            continue;
+        }
+        page.push_str("\n| Key | Default | Description |\n|---|---|---|\n");
+        for key in differing {
+            let comment = if key.comment.is_empty() { &default_of(&key.name).comment } else { &key.comment };
+            assert!(!comment.is_empty(), "{}.{} needs a comment", section.name, key.name);
+            page.push_str(&row(&[&format!("`{}`", key.name), &format!("`{}`", key.default), comment]));
         }
     }
     page

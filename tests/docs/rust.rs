@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::{files, root};
 
 /// Folders of the workspace whose sources the pages describe.
-const FOLDERS: [&str; 5] = ["src", "actors", "domain", "crates", "entities"];
+const FOLDERS: [&str; 6] = ["src", "actors", "domain", "crates", "entities", "contracts/src"];
 
 /// A source file, without its unit tests.
 pub(super) struct Source {

@@ -58,7 +58,7 @@ pub(super) fn severity_of_call(error: &ClientError) -> Severity {
         | ClientError::NonceTooLow
         | ClientError::Underpriced(_)
         | ClientError::InsufficientFunds
-        | ClientError::Reverted(_) => Severity::Item,
+        | ClientError::Reverted { .. } => Severity::Item,
         ClientError::RangeTooLarge(_)
         | ClientError::RateLimited { .. }
         | ClientError::UnknownBlock

@@ -1,33 +1,27 @@
 //! Decides the outcome of an operation that the contract rejected: done before, retry, or failed.
 
+use std::collections::HashMap;
+
 use alloy::primitives::U256;
 use payferry_contracts::{Payferry, Token as TokenContract};
-use payferry_domain::FinalityProgress;
-use payferry_domain::{Amount, Finality};
+use payferry_domain::{Amount, FinalityProgress};
 use payferry_entities::{chain_txs, operations};
 use payferry_evm::client::ClientError;
 use payferry_evm::pace::Severity;
 use payferry_journal::OperationOutcome;
 
 use super::checkpoint::Step;
-use super::done::{DoneBy, decoded, is_done_call};
+use super::done::{decoded, done_at_call, take};
 use super::errors::{Errors, SettleError};
 use super::metrics;
-use super::operations::{Verdict, failure_text, is_done_before, is_transient, verdicts};
+use super::operations::{
+    OperationKey, Verdict, failure_text, is_done_before, is_limit, is_transient, key_of, verdicts,
+};
 use super::resolve::{TxPosition, done_at, outcome};
 use super::settler::SettlerState;
 
 /// Retries of a failure that may pass, before the PSP is notified.
 const TRANSIENT_ATTEMPTS_MAX: i64 = 3;
-
-/// Outcome of a rejection.
-enum Decision {
-    Decided(OperationOutcome),
-    /// Its number belongs to another operation: it needs a new one.
-    NumberLost,
-    /// Not known yet.
-    Undecided,
-}
 
 /// Block of a rejected item, and the progress of finality.
 #[derive(Clone, Copy)]
@@ -64,13 +58,10 @@ impl SettlerState {
         let verdicts = verdicts(self.args.spec.contract, &receipt);
         let refused = Refused { place: &place, reach };
         let mut outcomes = Vec::with_capacity(due.len());
-        let mut lost = Vec::new();
         let mut is_undecided = !later.is_empty();
         for row in &due {
-            match self.decide_failure(row, verdicts.get(&row.number), refused).await {
-                Ok(Decision::Decided(outcome)) => outcomes.push(outcome),
-                Ok(Decision::NumberLost) => lost.push(row),
-                Ok(Decision::Undecided) => is_undecided = true,
+            match self.decide_failure(row, &verdicts, refused).await {
+                Ok(outcome) => outcomes.push(outcome),
                 // An undecidable operation does not block the others.
                 Err(error) if is_its_own(&error) => {
                     tracing::error!(chain = %self.args.spec.chain, operation.id = row.id, %error,
@@ -85,11 +76,6 @@ impl SettlerState {
         if !outcomes.is_empty() {
             self.record_decided(tx, &place, outcomes).await?;
         }
-        for row in lost {
-            let renumbered = self.renumber(row, reach.read, errors).await;
-            is_undecided |= renumbered.is_err();
-            errors.take(renumbered)?;
-        }
         Ok(is_undecided)
     }
 
@@ -100,9 +86,6 @@ impl SettlerState {
         place: &TxPosition,
         outcomes: Vec<OperationOutcome>,
     ) -> Result<(), SettleError> {
-        for decided in &outcomes {
-            self.searched.remove(&decided.id);
-        }
         let changed = self.record(tx, "mined", Some(place), outcomes).await?;
         self.reached(Step::Recorded)?;
         for row in changed.iter().filter(|row| row.status == "failed") {
@@ -114,53 +97,34 @@ impl SettlerState {
 
     /// Decides a failed item, and checks on the chain that the funds are still there.
     async fn decide_failure(
-        &mut self,
+        &self,
         row: &operations::Model,
-        verdict: Option<&Verdict>,
+        verdicts: &HashMap<OperationKey, Verdict>,
         refused: Refused<'_>,
-    ) -> Result<Decision, SettleError> {
-        if let Some(carried) = verdict.and_then(|verdict| verdict.carried_for(row)) {
-            return Ok(Decision::Decided(done_at(row, Some(carried), refused.place)));
+    ) -> Result<OperationOutcome, SettleError> {
+        let (contract, key) = (self.args.spec.contract, key_of(row)?);
+        let verdict = verdicts.get(&key);
+        if let Some(carried) = verdict.and_then(|verdict| verdict.carried_for(row, contract)) {
+            return Ok(done_at(row, Some(carried), refused.place));
         }
-        let reason: &[u8] = match verdict {
-            Some(Verdict::Failed(reason)) => reason,
-            // Another operation with its number succeeded in the same batch.
-            Some(Verdict::Succeeded(_)) => return self.decide_done(row, refused).await,
-            None => &[],
-        };
+        let reason: &[u8] = if let Some(Verdict::Failed(reason)) = verdict { reason } else { &[] };
         // The contract's own error, in a final block: no later response of an endpoint overrules it.
-        if is_done_before(reason, row.number) {
-            return self.decide_done(row, refused).await;
-        }
-        // On the state after the last block read, which is not older than the rejection's block.
-        let calls = vec![is_done_call(self.args.spec.contract, row.number), self.vault_balance_call(row)?];
-        let answers = self.state_at(refused.reach.read, calls).await?;
-        let [done, held] = answers.try_into().map_err(|_| ClientError::Malformed("too few results".to_owned()))?;
-        if decoded::<Payferry::isDoneCall>(&done?)? {
-            return self.decide_done(row, refused).await;
-        }
-        let held = decoded::<TokenContract::balanceOfCall>(&held?)?;
-        Ok(Decision::Decided(self.failed(row, reason, held, refused.place)))
-    }
-
-    /// Handles a number that is already done: by this operation, or by another.
-    async fn decide_done(&mut self, row: &operations::Model, refused: Refused<'_>) -> Result<Decision, SettleError> {
-        let Refused { place, reach } = refused;
-        match self.find_done(row, reach.read).await? {
-            DoneBy::Itself(place, carried) => Ok(Decision::Decided(done_at(row, Some(carried), &place))),
-            // Only once no reorganisation can orphan the other one. From then on the old number is used on every
-            // possible branch: any transaction of ours that still carries this operation under it (an older batch that
-            // reverted, another attempt at a nonce) is rejected wherever it is mined, so only the new number can pay.
-            DoneBy::Another { block } if reach.reached(block.max(place.block_number), Finality::Finalized) => {
-                Ok(Decision::NumberLost)
+        if !is_done_before(reason, key) {
+            // On the state after the last block read, which is not older than the rejection's block.
+            let calls = vec![done_at_call(contract, key), self.vault_balance_call(row)?];
+            let [done, held] = take(self.state_at(refused.reach.read, calls).await?)?;
+            if decoded::<Payferry::doneAtCall>(&done?)?.is_zero() {
+                let held = decoded::<TokenContract::balanceOfCall>(&held?)?;
+                return Ok(self.failed(row, reason, held, refused.place));
             }
-            DoneBy::Another { .. } | DoneBy::Unknown => Ok(Decision::Undecided),
         }
+        let (place, carried) = self.find_done(row, key, refused.reach.read).await?;
+        Ok(done_at(row, Some(carried), &place))
     }
 
     /// Outcome of an operation that failed for its own reasons, with this vault balance.
     fn failed(&self, row: &operations::Model, reason: &[u8], held: U256, place: &TxPosition) -> OperationOutcome {
-        if is_transient(reason) && row.attempts < TRANSIENT_ATTEMPTS_MAX {
+        if is_limit(reason) || is_transient(reason) && row.attempts < TRANSIENT_ATTEMPTS_MAX {
             return self.requeued(row, &failure_text(reason));
         }
         let mut failure = failure_text(reason);

@@ -5,13 +5,15 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use alloy::primitives::{B256, U256};
+use alloy::primitives::{Address as Account, B256, U256};
 use alloy::rpc::types::TransactionReceipt;
 use alloy::sol_types::{SolCall, SolEvent, SolInterface};
-use payferry_contracts::{ItemError, Payferry, SendItem, SettleItem, describe_reason, salt_of};
+use payferry_contracts::{
+    ItemError, OperationKind, Payferry, SendItem, SettleItem, describe_reason, payment_salt, psp_salt, vault_address,
+};
 use payferry_domain::outbound::{self, FailureReason, OutboundId};
 use payferry_domain::payment::Command;
-use payferry_domain::{Address, Amount, Hash32, OperationId, PaymentId, RefundId, Timestamp};
+use payferry_domain::{Address, Amount, Hash32, OperationId, PaymentId, PspId, RefundId, Timestamp};
 use payferry_entities::operations;
 use payferry_evm::client::ClientError;
 use payferry_evm::wallet::{alloy_address, domain_address};
@@ -46,44 +48,78 @@ pub struct BadOperation {
     pub what: String,
 }
 
+/// Id of an operation in the contract, which carries each out at most once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct OperationKey {
+    pub(super) kind: u8,
+    pub(super) id: u128,
+}
+
+impl OperationKey {
+    fn settlement(id: u128) -> Self {
+        Self { kind: OperationKind::Settlement.number(), id }
+    }
+
+    /// Key of a row's operation; `None` if its id is malformed.
+    pub(super) fn of(row: &operations::Model) -> Option<Self> {
+        let kind = match row.kind.as_str() {
+            "settle" => OperationKind::Settlement,
+            "send" | "send_psp" => OperationKind::Refund,
+            "withdrawal" => OperationKind::Withdrawal,
+            _ => OperationKind::Payout,
+        };
+        Some(Self { kind: kind.number(), id: row.id.parse::<OperationId>().ok()?.ulid().0 })
+    }
+
+    /// Id of the row that has this operation.
+    pub(super) fn row_id(self) -> String {
+        OperationId::from_ulid(self.id.into()).to_string()
+    }
+}
+
 /// Vault, token and recipient of an operation. They never change, unlike the amounts of a settlement: a settlement that
 /// was confirmed again may be carried out with the amounts that were signed first.
-///
-/// The number alone does not identify the operation of an event: after a restore of the database from a backup, numbers
-/// are assigned that the chain has already seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Route {
-    Settled { vault: B256, token: alloy::primitives::Address, psp: B256 },
-    Sent { vault: B256, token: alloy::primitives::Address, to: alloy::primitives::Address },
+pub(super) struct Route {
+    vault: Account,
+    token: Account,
+    /// Vault of the PSP for a settlement.
+    to: Account,
 }
 
 impl Route {
-    pub(super) fn of(row: &operations::Model) -> Result<Self, BadOperation> {
-        let vault = salt_of(vault_id(row));
+    fn of(row: &operations::Model, contract: Address) -> Result<Self, BadOperation> {
+        let (vault, contract) = (vault_of(row, contract)?, alloy_address(contract));
         let token = alloy_address(address_of(row, &row.token_address)?);
-        if row.kind == "settle" {
-            return Ok(Self::Settled { vault, token, psp: salt_of(&row.psp_id) });
-        }
-        Ok(Self::Sent { vault, token, to: alloy_address(recipient_of(row)?) })
+        let to = if row.kind == "settle" {
+            vault_address(contract, psp_salt(psp_ulid(row)?))
+        } else {
+            alloy_address(recipient_of(row)?)
+        };
+        Ok(Self { vault, token, to })
     }
 }
 
 /// Success of an operation, from the contract's event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Success {
+    key: OperationKey,
     route: Route,
     carried: MovedAmounts,
 }
 
 impl Success {
-    /// Amounts moved, if the event belongs to this operation.
-    pub(super) fn carried_for(&self, row: &operations::Model) -> Option<MovedAmounts> {
+    /// Amounts moved, if the event belongs to this operation of the contract. Its id alone proves nothing: another
+    /// holder of a role's key can use up any id.
+    pub(super) fn carried_for(&self, row: &operations::Model, contract: Address) -> Option<MovedAmounts> {
         let is_its_amount = settles(row) || self.carried.amount == row.amount;
-        (is_its_amount && Route::of(row).is_ok_and(|route| route == self.route)).then_some(self.carried)
+        let is_its_own =
+            OperationKey::of(row) == Some(self.key) && Route::of(row, contract).is_ok_and(|route| route == self.route);
+        (is_its_amount && is_its_own).then_some(self.carried)
     }
 }
 
-/// Result that the contract reports for one number in one transaction.
+/// Result that the contract reports for one operation in one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Succeeded(Success),
@@ -96,110 +132,146 @@ impl Verdict {
     }
 
     /// Amounts moved, if the verdict is a success of this operation.
-    pub(super) fn carried_for(&self, row: &operations::Model) -> Option<MovedAmounts> {
-        if let Self::Succeeded(success) = self { success.carried_for(row) } else { None }
+    pub(super) fn carried_for(&self, row: &operations::Model, contract: Address) -> Option<MovedAmounts> {
+        if let Self::Succeeded(success) = self { success.carried_for(row, contract) } else { None }
     }
 }
 
-/// Id that determines the vault of an operation.
-pub(super) fn vault_id(row: &operations::Model) -> &str {
-    match row.kind.as_str() {
-        "send_psp" | "payout" | "withdrawal" => &row.psp_id,
-        _ => &row.payment_id,
+/// Address of the vault that an operation moves funds out of.
+pub(super) fn vault_of(row: &operations::Model, contract: Address) -> Result<Account, BadOperation> {
+    Ok(vault_address(alloy_address(contract), vault_salt(row)?))
+}
+
+fn vault_salt(row: &operations::Model) -> Result<B256, BadOperation> {
+    if matches!(row.kind.as_str(), "send_psp" | "payout" | "withdrawal") {
+        return Ok(psp_salt(psp_ulid(row)?));
     }
+    Ok(payment_salt(payment_ulid(row)?, psp_ulid(row)?, max_fee(row)?))
+}
+
+fn bad(row: &operations::Model, what: &str) -> BadOperation {
+    BadOperation { id: row.id.clone(), what: what.to_owned() }
+}
+
+fn payment_ulid(row: &operations::Model) -> Result<u128, BadOperation> {
+    let id: PaymentId = row.payment_id.parse().map_err(|_| bad(row, "its payment's id is malformed"))?;
+    Ok(id.ulid().0)
+}
+
+fn psp_ulid(row: &operations::Model) -> Result<u128, BadOperation> {
+    let id: PspId = row.psp_id.parse().map_err(|_| bad(row, "its PSP's id is malformed"))?;
+    Ok(id.ulid().0)
+}
+
+fn max_fee(row: &operations::Model) -> Result<u16, BadOperation> {
+    u16::try_from(row.max_fee_bps).map_err(|_| bad(row, "its maximum fee is out of range"))
 }
 
 fn address_of(row: &operations::Model, text: &str) -> Result<Address, BadOperation> {
-    text.parse().map_err(|error| BadOperation { id: row.id.clone(), what: format!("{error}") })
+    text.parse().map_err(|error| bad(row, &format!("{error}")))
 }
 
 fn recipient_of(row: &operations::Model) -> Result<Address, BadOperation> {
-    let no_recipient = || BadOperation { id: row.id.clone(), what: "it has no recipient".to_owned() };
-    address_of(row, row.recipient.as_deref().ok_or_else(no_recipient)?)
+    address_of(row, row.recipient.as_deref().ok_or_else(|| bad(row, "it has no recipient"))?)
 }
 
-fn unsigned(row: &operations::Model, value: i64, what: &str) -> Result<U256, BadOperation> {
-    let bad = |_| BadOperation { id: row.id.clone(), what: format!("{what} is negative") };
-    u64::try_from(value).map(U256::from).map_err(bad)
+fn unsigned(row: &operations::Model, value: i64, what: &str) -> Result<u128, BadOperation> {
+    u128::try_from(value).map_err(|_| bad(row, &format!("{what} is negative")))
 }
 
-/// Call data of a batch.
-pub(super) fn batch_input(role: Role, rows: &[operations::Model]) -> Result<Vec<u8>, BadOperation> {
+/// Call data of a batch. `item_gas` is the gas limit of each item.
+pub(super) fn batch_input(role: Role, rows: &[operations::Model], item_gas: u64) -> Result<Vec<u8>, BadOperation> {
     match role {
         Role::Settle => {
             let items = rows.iter().map(settle_item).collect::<Result<_, _>>()?;
-            Ok(Payferry::settleCall { items }.abi_encode())
+            Ok(Payferry::settleCall { items, itemGas: item_gas }.abi_encode())
         }
         Role::Send => {
             let items = rows.iter().map(send_item).collect::<Result<_, _>>()?;
-            Ok(Payferry::sendCall { items }.abi_encode())
+            Ok(Payferry::sendCall { items, itemGas: item_gas }.abi_encode())
         }
     }
+}
+
+/// Call data of one operation, as the contract calls itself.
+pub(super) fn item_input(role: Role, row: &operations::Model) -> Result<Vec<u8>, BadOperation> {
+    Ok(match role {
+        Role::Settle => Payferry::settleItemCall { item: settle_item(row)? }.abi_encode(),
+        Role::Send => Payferry::sendItemCall { item: send_item(row)? }.abi_encode(),
+    })
+}
+
+/// Key of a row's operation.
+pub(super) fn key_of(row: &operations::Model) -> Result<OperationKey, BadOperation> {
+    OperationKey::of(row).ok_or_else(|| bad(row, "its id is malformed"))
 }
 
 fn settle_item(row: &operations::Model) -> Result<SettleItem, BadOperation> {
     if row.psp_amount.checked_add(row.treasury_fee) != Some(row.amount) {
-        return Err(BadOperation { id: row.id.clone(), what: "its shares do not add up".to_owned() });
+        return Err(bad(row, "its shares do not add up"));
     }
     Ok(SettleItem {
-        number: unsigned(row, row.number, "its number")?,
-        vaultSalt: salt_of(&row.payment_id),
+        id: key_of(row)?.id,
+        paymentId: payment_ulid(row)?,
+        pspId: psp_ulid(row)?,
+        maxFeeBps: max_fee(row)?,
         token: alloy_address(address_of(row, &row.token_address)?),
-        pspSalt: salt_of(&row.psp_id),
-        pspAmount: unsigned(row, row.psp_amount, "the PSP's share")?,
-        treasuryFee: unsigned(row, row.treasury_fee, "the fee")?,
+        amount: unsigned(row, row.amount, "the amount")?,
+        fee: unsigned(row, row.treasury_fee, "the fee")?,
     })
 }
 
 fn send_item(row: &operations::Model) -> Result<SendItem, BadOperation> {
+    let OperationKey { kind, id } = key_of(row)?;
     Ok(SendItem {
-        number: unsigned(row, row.number, "its number")?,
-        vaultSalt: salt_of(vault_id(row)),
+        kind,
+        id,
+        vaultSalt: vault_salt(row)?,
         token: alloy_address(address_of(row, &row.token_address)?),
         to: alloy_address(recipient_of(row)?),
         amount: unsigned(row, row.amount, "the amount")?,
     })
 }
 
-/// Number, owner and amounts of an operation that was carried out according to a log.
-pub(super) fn success(log: &alloy::primitives::Log) -> Option<(i64, Success)> {
+/// Operation that was carried out according to a log.
+pub(super) fn success(log: &alloy::primitives::Log) -> Option<(OperationKey, Success)> {
     let units = |value: U256| i64::try_from(value).ok();
     if let Ok(event) = Payferry::Settled::decode_log(log) {
         let (psp_amount, treasury_fee) = (units(event.pspAmount)?, units(event.treasuryFee)?);
         let carried = MovedAmounts { amount: psp_amount.checked_add(treasury_fee)?, psp_amount, treasury_fee };
-        let route = Route::Settled { vault: event.vaultSalt, token: event.token, psp: event.pspSalt };
-        return Some((units(event.number)?, Success { route, carried }));
+        let route = Route { vault: event.vault, token: event.token, to: event.pspVault };
+        let key = OperationKey::settlement(event.id);
+        return Some((key, Success { key, route, carried }));
     }
     let event = Payferry::Sent::decode_log(log).ok()?;
     let carried = MovedAmounts { amount: units(event.amount)?, psp_amount: 0, treasury_fee: 0 };
-    let route = Route::Sent { vault: event.vaultSalt, token: event.token, to: event.to };
-    Some((units(event.number)?, Success { route, carried }))
+    let route = Route { vault: event.vault, token: event.token, to: event.to };
+    let key = OperationKey { kind: event.kind, id: event.id };
+    Some((key, Success { key, route, carried }))
 }
 
-/// Verdicts of the contract's events in a receipt, by operation number. A later event of the same number replaces an
-/// earlier one: a failed number can be in the batch again, a successful one cannot succeed again.
-pub(super) fn verdicts(contract: Address, receipt: &TransactionReceipt) -> HashMap<i64, Verdict> {
-    let mut found: HashMap<i64, Verdict> = HashMap::new();
+/// Verdicts of the contract's events in a receipt, by operation. A later event of the same operation replaces an earlier
+/// one: a failed operation can be in the batch again, a successful one cannot succeed again.
+pub(super) fn verdicts(contract: Address, receipt: &TransactionReceipt) -> HashMap<OperationKey, Verdict> {
+    let mut found: HashMap<OperationKey, Verdict> = HashMap::new();
     for log in receipt.inner.logs().iter().filter(|log| domain_address(log.address()) == contract) {
-        let failed = |number: U256, reason: Vec<u8>| Some((i64::try_from(number).ok()?, Verdict::Failed(reason)));
-        let verdict = match log.topic0() {
-            Some(&Payferry::Settled::SIGNATURE_HASH | &Payferry::Sent::SIGNATURE_HASH) => {
-                success(&log.inner).map(|(number, success)| (number, Verdict::Succeeded(success)))
-            }
-            Some(&Payferry::SettleFailed::SIGNATURE_HASH) => Payferry::SettleFailed::decode_log(&log.inner)
-                .ok()
-                .and_then(|event| failed(event.number, event.reason.to_vec())),
-            Some(&Payferry::SendFailed::SIGNATURE_HASH) => Payferry::SendFailed::decode_log(&log.inner)
-                .ok()
-                .and_then(|event| failed(event.number, event.reason.to_vec())),
-            _ => None,
-        };
-        let Some((number, verdict)) = verdict else { continue };
-        if found.get(&number).is_none_or(|known| !known.is_success()) {
-            found.insert(number, verdict);
+        let Some((key, verdict)) = verdict_of(&log.inner) else { continue };
+        if found.get(&key).is_none_or(|known| !known.is_success()) {
+            found.insert(key, verdict);
         }
     }
     found
+}
+
+fn verdict_of(log: &alloy::primitives::Log) -> Option<(OperationKey, Verdict)> {
+    if let Ok(event) = Payferry::SettleFailed::decode_log(log) {
+        return Some((OperationKey::settlement(event.id), Verdict::Failed(event.reason.to_vec())));
+    }
+    if let Ok(event) = Payferry::SendFailed::decode_log(log) {
+        let key = OperationKey { kind: event.kind, id: event.id };
+        return Some((key, Verdict::Failed(event.reason.to_vec())));
+    }
+    success(log).map(|(key, success)| (key, Verdict::Succeeded(success)))
 }
 
 /// True if a retry may succeed: the item ran out of gas.
@@ -207,10 +279,15 @@ pub(super) fn is_transient(reason: &[u8]) -> bool {
     reason.is_empty()
 }
 
-/// True if the contract itself reports that this number has already succeeded.
-pub(super) fn is_done_before(reason: &[u8], number: i64) -> bool {
+/// True if the token's limit left too little. It never fails an operation.
+pub(super) fn is_limit(reason: &[u8]) -> bool {
+    matches!(ItemError::abi_decode(reason), Ok(ItemError::LimitExceeded(_)))
+}
+
+/// True if the contract itself reports that this operation has already succeeded.
+pub(super) fn is_done_before(reason: &[u8], key: OperationKey) -> bool {
     let said = Payferry::PayferryErrors::abi_decode(reason);
-    matches!(said, Ok(ItemError::AlreadyDone(done)) if i64::try_from(done.number).is_ok_and(|done| done == number))
+    matches!(said, Ok(ItemError::AlreadyDone(done)) if OperationKey { kind: done.kind, id: done.id } == key)
 }
 
 /// Reason of a failed item, for operators.

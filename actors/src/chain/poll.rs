@@ -50,7 +50,9 @@ impl PollError {
         match self {
             Self::Spec(SpecError::Unreachable { source, .. }) | Self::Client(source) => Degradation::of_call(source),
             Self::Spec(SpecError::ChainId { .. }) => Degradation::WrongChain,
-            Self::Spec(SpecError::NoCode { .. } | SpecError::Decimals { .. }) => Degradation::Misconfigured,
+            Self::Spec(SpecError::NoCode { .. } | SpecError::ContractVersion { .. } | SpecError::Decimals { .. }) => {
+                Degradation::Misconfigured
+            }
             Self::Inconsistent(_) => Degradation::Inconsistent,
             Self::Journal(_) | Self::Store(_) => Degradation::Database,
         }

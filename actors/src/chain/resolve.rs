@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use super::checkpoint::Step;
 use super::errors::{Errors, SettleError};
-use super::operations::verdicts;
+use super::operations::{OperationKey, verdicts};
 use super::settler::SettlerState;
 use super::watchlist::ChainView;
 use super::{ChainContext, metrics};
@@ -229,11 +229,12 @@ impl SettlerState {
         }
         let verdicts = verdicts(spec.contract, receipt);
         // An older transaction may carry operations that were queued again since, failed elsewhere, or were given up.
-        let is_known = |number: &i64| rows.iter().any(|row| row.number == *number);
-        let succeeded = verdicts.iter().filter(|(_, verdict)| verdict.is_success()).map(|(number, _)| *number);
-        let others: Vec<i64> = succeeded.filter(|number| !is_known(number)).collect();
+        let succeeded = verdicts.iter().filter(|(_, verdict)| verdict.is_success()).map(|(key, _)| key.row_id());
+        let others: Vec<String> = succeeded.filter(|id| rows.iter().all(|row| row.id != *id)).collect();
         rows.extend(queue::idle(database, spec.chain, &others).await?);
-        let carried = |row: &operations::Model| verdicts.get(&row.number).and_then(|verdict| verdict.carried_for(row));
+        let carried = |row: &operations::Model| {
+            verdicts.get(&OperationKey::of(row)?).and_then(|verdict| verdict.carried_for(row, spec.contract))
+        };
         let (done, other): (Vec<_>, Vec<_>) = rows.iter().partition(|row| carried(row).is_some());
         let mut outcomes: Vec<_> = done.iter().map(|row| done_at(row, carried(row), &place)).collect();
         // Done in the orphaned block, and not in this one.

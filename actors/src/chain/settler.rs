@@ -13,7 +13,7 @@ use derive_more::Deref;
 use parking_lot::RwLock;
 use payferry_domain::{Address, Timestamp};
 use payferry_evm::client::ClientError;
-use payferry_evm::pace::{BlockingError, Pass, PollRequests, gather};
+use payferry_evm::pace::{BlockingError, Pass, PollRequests, Severity, gather};
 use payferry_evm::wallet::OperatorSigner;
 use payferry_journal::chain::Role;
 use payferry_journal::chain::queue;
@@ -27,6 +27,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::checkpoint::Checkpoint;
 use super::errors::{Errors, SettleError};
 use super::operations::SentOutcomes;
+use super::simulate::Deferred;
 use super::{ChainContext, metrics};
 
 /// Interval of reads of the gas balance: an account lasts for days, and each read is a request to an endpoint.
@@ -209,20 +210,20 @@ pub struct SettlerState {
     pub(super) args: SettlerArgs,
     pub(super) report: SettlerReport,
     pub(super) outcomes: SentOutcomes,
-    /// Operations with a vault balance that is too low: checks so far, and time of the next one.
-    pub(super) short: HashMap<String, (u32, Instant)>,
+    /// Operations that would fail now.
+    pub(super) deferred: HashMap<String, Deferred>,
+    /// Roles whose batches the contract would refuse now.
+    pub(super) refused: HashMap<Role, Pass>,
     /// Unmined transactions by row id.
     pub(super) unmined: BTreeMap<i64, UnminedTx>,
-    /// Lowest block down to which completed operations were searched for on-chain.
-    pub(super) searched: HashMap<String, u64>,
     /// True if transactions mined before the start were sent again.
     pub(super) sent_again: bool,
     /// Next page of mined transactions.
-    pub(super) mined_page: queue::QueuePage,
+    pub(super) mined_page: queue::QueuePage<i64>,
     /// Next page of mined operations.
-    pub(super) done_page: queue::QueuePage,
+    pub(super) done_page: queue::QueuePage<queue::OperationPosition>,
     /// Next page of failed operations.
-    pub(super) failed_page: queue::QueuePage,
+    pub(super) failed_page: queue::QueuePage<queue::OperationPosition>,
     window_open: bool,
     polls: PollRequests,
     /// Progress with open transactions, and with queued operations.
@@ -250,9 +251,9 @@ impl Behaviour for Settler {
             args,
             report,
             outcomes: SentOutcomes::default(),
-            short: HashMap::new(),
+            deferred: HashMap::new(),
+            refused: HashMap::new(),
             unmined: BTreeMap::new(),
-            searched: HashMap::new(),
             sent_again: false,
             mined_page: queue::QueuePage::default(),
             done_page: queue::QueuePage::default(),
@@ -373,6 +374,8 @@ impl SettlerState {
             } else {
                 // Nothing queued is left that could be blocked.
                 self.sending.succeeded();
+                self.deferred.clear();
+                self.refused.clear();
             }
         }
         Ok(())
@@ -399,8 +402,11 @@ impl SettlerState {
         let chain = self.args.spec.chain;
         // Rejected broadcasts are repeated, but the operator must know: most often the account has no gas.
         let refused = self.unmined.values().filter_map(|tx| tx.refused.as_ref());
+        let roles = self.refused.values().filter_map(Pass::blocking_error);
         let all = self.tracking.blocking_error().into_iter().chain(self.sending.blocking_error()).chain(refused);
-        let blocked_reason = gather(all.cloned()).map(|blocking_error| blocking_error.why);
+        let waiting = |deferred: &Deferred| BlockingError { severity: Severity::Item, why: deferred.why.clone() };
+        let all = all.chain(roles).cloned().chain(self.deferred.values().map(waiting));
+        let blocked_reason = gather(all).map(|blocking_error| blocking_error.why);
         self.report.failures = self.tracking.failures().max(self.sending.failures());
         metrics::BLOCKED.set_count(&metrics::of(chain), u64::from(blocked_reason.is_some()));
         if self.report.blocked_reason != blocked_reason {

@@ -6,12 +6,12 @@ use std::time::Duration;
 use alloy::consensus::TxEip1559;
 use alloy::primitives::{Bytes, TxKind, U256};
 use alloy::sol_types::SolCall;
-use payferry_contracts::{Token as TokenContract, batch_gas_limit, salt_of, vault_address};
+use payferry_contracts::{Token as TokenContract, batch_gas_limit};
 use payferry_domain::{Address, Timestamp};
 use payferry_entities::{chain_tx_attempts, chain_txs, operations};
 use payferry_evm::client::ClientError;
 use payferry_evm::fees::Fees;
-use payferry_evm::pace::BlockingError;
+use payferry_evm::pace::{BlockingError, Pass};
 use payferry_evm::wallet::{OperatorSigner, alloy_address};
 use payferry_journal::chain::Role;
 use payferry_journal::chain::queue;
@@ -22,14 +22,11 @@ use tokio::time::Instant;
 use super::checkpoint::Step;
 use super::errors::{Errors, SettleError, severity_of_call};
 use super::given_up::given_up;
-use super::operations::{GIVEN_UP, NOT_CLEARED, batch_input, vault_id};
+use super::operations::{GIVEN_UP, NOT_CLEARED, batch_input, vault_of};
 use super::settler::SettlerState;
+use super::simulate::Deferred;
 use super::{ChainContext, metrics};
 
-/// Checks of a vault with too little balance, before the contract decides.
-const SHORT_LOOKS_MAX: u32 = 3;
-/// Interval of these checks.
-const SHORT_WAIT: Duration = Duration::from_secs(2);
 /// Interval of checks of an invalid row.
 const UNREADABLE_WAIT: Duration = Duration::from_mins(5);
 impl SettlerState {
@@ -44,26 +41,34 @@ impl SettlerState {
     }
 
     async fn submit_of(&mut self, role: Role) -> Result<(), SettleError> {
-        while !self.args.handle.is_paused(role) && self.submit_batch(role).await? {}
+        if self.refused.get(&role).is_none_or(Pass::is_due) {
+            while !self.args.handle.is_paused(role) && self.submit_batch(role).await? {}
+        }
         Ok(())
     }
 
     /// Sends one batch; returns true if there may be another.
     async fn submit_batch(&mut self, role: Role) -> Result<bool, SettleError> {
+        let now = Instant::now();
+        let limited = self.limited_tokens(now);
         let ChainContext { spec, database, clock, .. } = &self.args.context;
         let signer = self.args.signer(role);
         if queue::unmined(database, spec.chain, signer.address()).await? >= spec.in_flight_max as u64 {
             return Ok(false);
         }
-        let now = Instant::now();
-        let limit = spec.batch_items_max + self.short.len();
+        let limit = spec.batch_items_max + self.deferred.len();
         let mut rows = queue::queued(database, spec.chain, role, clock.real_now(), limit).await?;
-        rows.retain(|row| self.short.get(&row.id).is_none_or(|(_, until)| *until <= now));
-        rows.retain(|row| match batch_input(role, std::slice::from_ref(row)) {
+        rows.retain(|row| self.deferred.get(&row.id).is_none_or(|deferred| deferred.until <= now));
+        // First in, first out for each token with a limit that is reached.
+        rows.retain(|row| role == Role::Settle || !limited.contains(&row.token_address));
+        rows.retain(|row| match batch_input(role, std::slice::from_ref(row), spec.item_gas) {
             Ok(_) => true,
             Err(error) => {
                 tracing::error!(chain = %spec.chain, %error, "an invalid operation is left out of the batch");
-                self.short.insert(row.id.clone(), (0, now + UNREADABLE_WAIT));
+                let why = format!("an operation cannot be sent: {error}");
+                let until = now + UNREADABLE_WAIT;
+                let deferred = Deferred { simulations: 0, until, why, limited_token: None };
+                self.deferred.insert(row.id.clone(), deferred);
                 false
             }
         });
@@ -73,12 +78,11 @@ impl SettlerState {
         let rows = self.without(rows, &unwanted, GIVEN_UP).await?;
         let uncleared = recipients::uncleared(&self.args.database, &rows).await?;
         let rows = self.without(rows, &uncleared, NOT_CLEARED).await?;
-        let rows = self.with_funds(rows).await?;
+        let rows = self.without_failing(role, rows).await?;
         if rows.is_empty() {
             return Ok(false);
         }
-        self.send_batch(role, &rows).await?;
-        Ok(full)
+        Ok(self.send_batch(role, &rows).await? && full)
     }
 
     /// Fails these operations with this reason, except those queued again since they were read.
@@ -108,46 +112,25 @@ impl SettlerState {
         Ok(rows)
     }
 
-    /// Skips operations for a while if their vault balance is too low: the node may lag, or the transfer may have been
-    /// orphaned. After several checks the contract decides.
-    async fn with_funds(&mut self, rows: Vec<operations::Model>) -> Result<Vec<operations::Model>, SettleError> {
-        let calls = rows.iter().map(|row| self.vault_balance_call(row)).collect::<Result<Vec<_>, _>>()?;
-        let balances = self.args.client.calls(calls).await?;
-        let mut kept = Vec::with_capacity(rows.len());
-        for (row, answer) in rows.into_iter().zip(balances) {
-            // An invalid response of a token blocks only the operations of that token.
-            let held = match answer {
-                Ok(answer) => TokenContract::balanceOfCall::abi_decode_returns(&answer).unwrap_or_default(),
-                Err(ClientError::Malformed(_) | ClientError::Reverted(_)) => U256::ZERO,
-                Err(error) => return Err(error.into()),
-            };
-            let looks = self.short.get(&row.id).map_or(0, |(looks, _)| *looks);
-            if held >= U256::from(row.amount.unsigned_abs()) || looks >= SHORT_LOOKS_MAX {
-                self.short.remove(&row.id);
-                kept.push(row);
-            } else {
-                tracing::warn!(chain = %self.args.spec.chain, operation.id = row.id, held = %held, needed = row.amount,
-                    "the vault balance of {} is too low", row.id);
-                self.short.insert(row.id, (looks + 1, Instant::now() + SHORT_WAIT));
-            }
-        }
-        Ok(kept)
-    }
-
     pub(super) fn vault_balance_call(&self, row: &operations::Model) -> Result<(Address, Vec<u8>), SettleError> {
         let token: Address = row.token_address.parse().map_err(|_| SettleError::Row("a token address is malformed"))?;
-        let vault = vault_address(alloy_address(self.args.spec.contract), salt_of(vault_id(row)));
-        Ok((token, TokenContract::balanceOfCall { account: vault }.abi_encode()))
+        let account = vault_of(row, self.args.spec.contract)?;
+        Ok((token, TokenContract::balanceOfCall { account }.abi_encode()))
     }
 
-    async fn send_batch(&mut self, role: Role, rows: &[operations::Model]) -> Result<(), SettleError> {
-        let ChainContext { spec, client, database, .. } = &self.args.context;
+    /// Returns false if the contract would refuse the batch.
+    async fn send_batch(&mut self, role: Role, rows: &[operations::Model]) -> Result<bool, SettleError> {
         let signer = self.args.signer(role).clone();
-        let input = Bytes::from(batch_input(role, rows)?);
+        let input = Bytes::from(batch_input(role, rows, self.args.spec.item_gas)?);
+        let ChainContext { spec, client, .. } = &self.args.context;
         let l1 = client.l1_charge(spec.l1_data, spec.contract, &input).await?;
-        let gas = batch_gas_limit(rows.len());
-        let fees = Fees::first(client.fee_market().await?, l1.wei_per_gas(gas), spec.fees)?;
+        let gas = batch_gas_limit(rows.len(), spec.item_gas);
         let gas_limit = gas + l1.gas;
+        if !self.is_accepted(role, signer.address(), &input, gas_limit).await? {
+            return Ok(false);
+        }
+        let ChainContext { spec, client, database, .. } = &self.args.context;
+        let fees = Fees::first(client.fee_market().await?, l1.wei_per_gas(gas), spec.fees)?;
         let ours = queue::next_nonce(database, spec.chain, signer.address()).await?.unwrap_or(0);
         // This is the answer of one endpoint. If it is too high, a nonce is left out, and filled later when the
         // transaction is not mined.
@@ -162,7 +145,8 @@ impl SettlerState {
             "sending a batch on {}", self.args.spec.chain);
         self.report.batches += 1;
         self.report.operations += rows.len() as u64;
-        self.send_stored(id, &raw).await
+        self.send_stored(id, &raw).await?;
+        Ok(true)
     }
 
     /// Unsigned transaction of this account.
@@ -307,9 +291,8 @@ impl SettlerState {
 
 /// Recipient and call data of a stored transaction.
 fn called(tx: &chain_txs::Model) -> Result<(Address, Bytes), SettleError> {
-    let malformed = SettleError::Row("a stored transaction is malformed");
     match (tx.to_address.parse(), tx.input.parse()) {
         (Ok(to), Ok(input)) => Ok((to, input)),
-        _ => Err(malformed),
+        _ => Err(SettleError::Row("a stored transaction is malformed")),
     }
 }

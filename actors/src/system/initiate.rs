@@ -80,6 +80,7 @@ impl System {
             self.check_recipient(psp.ceilings.send_max, chain, to, request.amount).await?;
         }
         let id = PaymentId::generate();
+        let fee_bps = if is_pay_in { psp.policies.fee_bps } else { FeeBps::ZERO };
         let now = services.clock.now();
         let terms = Terms {
             id,
@@ -94,9 +95,9 @@ impl System {
             token_address,
             chain,
             chain_choice,
-            wallet: vaults.of_payment(id),
+            wallet: vaults.of_payment(id, request.psp_id, fee_bps),
             link_token: link_token(id),
-            fee_bps: if is_pay_in { psp.policies.fee_bps } else { FeeBps::ZERO },
+            fee_bps,
             tolerance: psp.policies.tolerance,
             overpayment_tolerance: psp.policies.overpayment_tolerance,
             overpayment: if is_pay_in { psp.policies.overpayment } else { OverpaymentPolicy::KeepExcess },

@@ -68,8 +68,10 @@ pub struct ChainSetup {
     pub spec: ChainSpec,
     /// Its endpoints.
     pub client: ChainClient,
-    /// The account that pays for gas.
-    pub signer: OperatorSigner,
+    /// Signs settlements, and pays for their gas.
+    pub settler: OperatorSigner,
+    /// Signs outbound transfers, and pays for their gas.
+    pub sender: OperatorSigner,
     /// Signals of new heads, where the endpoint supports them. Polling continues regardless.
     pub wake_ups: Option<HeadSignals>,
     /// Checkpoint between the steps of a settlement; [`NoCheckpoint`](crate::chain::NoCheckpoint) except in tests.
@@ -243,8 +245,8 @@ impl System {
         let chain = setup.spec.chain;
         let args = SettlerArgs {
             context: self.context_of(setup),
-            settle_signer: setup.signer.clone(),
-            send_signer: setup.signer.clone(),
+            settle_signer: setup.settler.clone(),
+            send_signer: setup.sender.clone(),
             handle: self.chains().settler(chain).cloned().unwrap_or_default(),
             checkpoint: setup.checkpoint.clone(),
         };

@@ -12,10 +12,14 @@ contract HostileToken {
         ReturnBomb,
         RevertBomb,
         BurnGas,
-        Reenter
+        Reenter,
+        TakeFee, // delivers one unit less
+        Ignore // reports success and moves nothing
     }
 
     Mode public mode;
+    /// The mode of authorizations only. Transfers stay in `mode`.
+    Mode public authorizationMode;
     address public target;
     bytes public payload;
     /// Returned data of the last re-entrant call.
@@ -30,6 +34,10 @@ contract HostileToken {
 
     function setMode(Mode mode_) external {
         mode = mode_;
+    }
+
+    function setAuthorizationMode(Mode mode_) external {
+        authorizationMode = mode_;
     }
 
     /// Calls `target_` with `payload_` during the next transfer.
@@ -50,32 +58,42 @@ contract HostileToken {
     }
 
     function transfer(address to, uint256 value) external returns (uint256) {
-        if (mode == Mode.ReturnFalse) return 0;
-        if (mode == Mode.ReturnTwo) return 2;
-        if (mode == Mode.ReturnBomb) {
-            balanceOf[msg.sender] -= value;
-            balanceOf[to] += value;
-            assembly {
-                mstore(0, 1)
-                return(0, 30000)
-            }
-        }
-        if (mode == Mode.RevertBomb) {
+        return _move(mode, msg.sender, to, value);
+    }
+
+    /// Accepts any signature.
+    function receiveWithAuthorization(
+        address from, address to, uint256 value, uint256, uint256, bytes32, uint8, bytes32, bytes32
+    ) external returns (uint256) {
+        return _move(authorizationMode, from, to, value);
+    }
+
+    function _move(Mode mode_, address from, address to, uint256 value) private returns (uint256) {
+        if (mode_ == Mode.ReturnFalse) return 0;
+        if (mode_ == Mode.ReturnTwo) return 2;
+        if (mode_ == Mode.Ignore) return 1;
+        if (mode_ == Mode.RevertBomb) {
             assembly {
                 revert(0, 30000)
             }
         }
-        if (mode == Mode.BurnGas) {
+        if (mode_ == Mode.BurnGas) {
             while (true) {}
         }
-        if (mode == Mode.Reenter) {
+        if (mode_ == Mode.Reenter) {
             mode = Mode.Honest;
             reentries += 1;
             (reentered, answer) = target.call(payload);
             mode = Mode.Reenter;
         }
-        balanceOf[msg.sender] -= value;
-        balanceOf[to] += value;
+        balanceOf[from] -= value;
+        balanceOf[to] += mode_ == Mode.TakeFee ? value - 1 : value;
+        if (mode_ == Mode.ReturnBomb) {
+            assembly {
+                mstore(0, 1)
+                return(0, 30000)
+            }
+        }
         return 1;
     }
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
+use alloy::sol_types::{SolCall, SolInterface};
+use payferry_contracts::Erc3009::{Erc3009Calls, Erc3009Events};
 use payferry_contracts::Multicall3::Multicall3Calls;
 use payferry_contracts::Payferry::{PayferryCalls, PayferryErrors, PayferryEvents};
 use payferry_contracts::TestUSDC::TestUSDCCalls;
@@ -11,7 +13,8 @@ use payferry_contracts::TestUSDT::TestUSDTCalls;
 use payferry_contracts::Token::{TokenCalls, TokenEvents};
 use payferry_contracts::Vault::{VaultCalls, VaultErrors};
 use payferry_contracts::{
-    ITEM_GAS_MAX, MULTICALL3_JSON, PAYFERRY_JSON, Payferry, TEST_USDC_JSON, TEST_USDT_JSON, VAULT_JSON,
+    BATCH_ITEMS_MAX, Erc3009, ITEM_GAS_MIN, MULTICALL3_JSON, OperationKind, PAYFERRY_JSON, Payferry, TEST_USDC_JSON,
+    TEST_USDT_JSON, Token, VAULT_JSON,
 };
 
 use crate::env::Env;
@@ -60,7 +63,7 @@ fn bound(functions: &[&str], events: &[&str], errors: &[&str]) -> BTreeSet<Strin
 }
 
 #[test]
-fn bindings_match_the_factory() {
+fn bindings_match_the_contract() {
     let factory = bound(PayferryCalls::SIGNATURES, PayferryEvents::SIGNATURES, PayferryErrors::SIGNATURES);
     assert_eq!(factory, signatures(PAYFERRY_JSON));
     assert_eq!(bound(VaultCalls::SIGNATURES, &[], VaultErrors::SIGNATURES), signatures(VAULT_JSON));
@@ -84,8 +87,42 @@ fn bindings_match_multicall3() {
 }
 
 #[test]
-fn constants_match_the_factory() {
+fn the_test_token_implements_eip_3009_and_the_other_does_not() {
+    let wanted = bound(Erc3009Calls::SIGNATURES, Erc3009Events::SIGNATURES, &[]);
+    assert_eq!(wanted.difference(&signatures(TEST_USDC_JSON)).count(), 0);
+    assert!(!signatures(TEST_USDT_JSON).iter().any(|signature| signature.contains("WithAuthorization")));
+}
+
+/// The contract has the selectors of EIP-3009 as numbers, because a name with two forms has no selector in Solidity.
+/// Calls that a token can receive must not be calls of the contract or of a vault: the settler chooses the token.
+#[test]
+fn calls_of_a_token_are_no_calls_of_the_contract_or_a_vault() {
+    let code = alloy::hex::encode(artifact_code(PAYFERRY_JSON));
+    let selectors = [
+        Erc3009::receiveWithAuthorization_0Call::SELECTOR,
+        Erc3009::receiveWithAuthorization_1Call::SELECTOR,
+        Erc3009::transferWithAuthorization_0Call::SELECTOR,
+        Erc3009::transferWithAuthorization_1Call::SELECTOR,
+        Token::transferCall::SELECTOR,
+        Token::balanceOfCall::SELECTOR,
+    ];
+    for selector in selectors {
+        assert!(code.contains(&alloy::hex::encode(selector)), "{selector:02x?} is called");
+        let own = PayferryCalls::selectors().chain(VaultCalls::selectors());
+        assert_eq!(own.filter(|other| *other == selector).count(), 0);
+    }
+}
+
+fn artifact_code(artifact: &str) -> Vec<u8> {
+    let artifact: serde_json::Value = serde_json::from_str(artifact).unwrap();
+    alloy::hex::decode(artifact["deployedBytecode"].as_str().unwrap()).unwrap()
+}
+
+#[test]
+fn constants_match_the_contract() {
     let mut env = Env::new();
-    let item_gas = env.read(env.factory, &Payferry::ITEM_GASCall {});
-    assert_eq!(item_gas.to::<u64>(), ITEM_GAS_MAX);
+    let factory = env.factory;
+    assert_eq!(env.read(factory, &Payferry::ITEM_GAS_MINCall {}).to::<u64>(), ITEM_GAS_MIN);
+    assert_eq!(env.read(factory, &Payferry::ITEMS_MAXCall {}).to::<usize>(), BATCH_ITEMS_MAX);
+    assert_eq!(env.read(factory, &Payferry::SETTLEMENTCall {}), OperationKind::Settlement.number());
 }

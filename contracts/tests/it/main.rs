@@ -2,10 +2,18 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod addresses;
-mod admin;
 mod artifacts;
+mod collect;
 mod env;
+mod fiat_token;
 mod gas;
 mod hostile;
+mod invariants;
 mod multicall;
-mod operations;
+mod native;
+mod payer;
+mod random;
+mod roles;
+mod rules;
+mod send;
+mod settle;

@@ -144,6 +144,18 @@ impl ChainClient {
         self.ask("eth_call", json!([{"to": to, "data": Bytes::from(input)}, "latest"])).await
     }
 
+    /// Runs `eth_call` on the newest block from this account, with this gas limit.
+    pub async fn call_from(
+        &self,
+        from: Address,
+        to: Address,
+        input: Vec<u8>,
+        gas_limit: u64,
+    ) -> Result<Bytes, ClientError> {
+        let call = json!({"from": from, "to": to, "data": Bytes::from(input), "gas": U64::from(gas_limit)});
+        self.ask("eth_call", json!([call, "latest"])).await
+    }
+
     /// Runs several calls on the newest block; each has its own result.
     pub async fn calls(&self, calls: Vec<(Address, Vec<u8>)>) -> Result<Answers<Bytes>, ClientError> {
         self.calls_on(json!("latest"), calls).await
@@ -152,6 +164,20 @@ impl ChainClient {
     /// Runs several calls on the state after `block`, which a lagging endpoint does not have; each has its own result.
     pub async fn calls_at(&self, block: u64, calls: Vec<(Address, Vec<u8>)>) -> Result<Answers<Bytes>, ClientError> {
         self.calls_on(json!(U64::from(block)), calls).await
+    }
+
+    /// Runs several calls on the newest block from this account, each with this gas limit and its own result.
+    pub async fn calls_from(
+        &self,
+        from: Address,
+        gas_limit: u64,
+        calls: Vec<(Address, Vec<u8>)>,
+    ) -> Result<Answers<Bytes>, ClientError> {
+        let call = |(to, input): (Address, Vec<u8>)| {
+            let call = json!({"from": from, "to": to, "data": Bytes::from(input), "gas": U64::from(gas_limit)});
+            ("eth_call", json!([call, "latest"]))
+        };
+        self.ask_each(calls.into_iter().map(call)).await
     }
 
     async fn calls_on(

@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
+use alloy::primitives::U256;
 use alloy::sol_types::SolCall;
-use payferry_contracts::Token as TokenContract;
+use payferry_contracts::{Payferry, Token as TokenContract};
 use payferry_domain::{Address, Amount, Chain, FinalityPolicy, Token};
 
 use super::client::{ChainClient, ClientError};
 
 /// Decimals that every token must have.
 pub const TOKEN_DECIMALS: u8 = 6;
+
+/// Version of the contract that the service uses.
+pub const CONTRACT_VERSION: u64 = 2;
 
 /// Default amount of a payment from which two endpoints must agree on its transfers.
 pub const AGREE_FROM: Amount = Amount::from_tokens(10_000);
@@ -59,6 +63,8 @@ pub struct ChainSpec {
     pub batch_window: Duration,
     /// Maximum number of operations in one transaction.
     pub batch_items_max: usize,
+    /// Gas limit of one operation. Chains that reprice storage need more.
+    pub item_gas: u64,
     /// Maximum number of unmined transactions per account.
     pub in_flight_max: usize,
     /// A transaction that is not mined after this time is signed again with higher fees.
@@ -125,6 +131,7 @@ impl ChainSpec {
             },
             batch_window: Duration::from_millis(250),
             batch_items_max: payferry_contracts::BATCH_ITEMS_MAX,
+            item_gas: payferry_contracts::ITEM_GAS,
             in_flight_max: 16,
             stuck_after: Duration::from_secs(15),
             outage_secs: 30,
@@ -157,7 +164,7 @@ impl ChainSpec {
         self.tokens.iter().map(|(_, address)| *address).chain(self.lookalikes.iter().copied())
     }
 
-    /// Compares the configuration with the chain: chain id, code at each token and at the factory, six decimals. A
+    /// Compares the configuration with the chain: chain id, code at each token, the version of the contract, six decimals. A
     /// chain that differs must not be started.
     pub async fn check(&self, client: &ChainClient) -> Result<(), SpecError> {
         let chain = self.chain;
@@ -171,6 +178,15 @@ impl ChainSpec {
             if !client.has_code(address).await.map_err(failed)? {
                 return Err(SpecError::NoCode { chain, what, address });
             }
+        }
+        let version = client.call(self.contract, Payferry::VERSIONCall {}.abi_encode()).await;
+        let found = match version {
+            Ok(answer) => Payferry::VERSIONCall::abi_decode_returns(&answer).ok(),
+            Err(ClientError::Reverted { .. }) => None,
+            Err(error) => return Err(failed(error)),
+        };
+        if found != Some(U256::from(CONTRACT_VERSION)) {
+            return Err(SpecError::ContractVersion { chain, address: self.contract });
         }
         for (token, address) in &self.tokens {
             let answer = client.call(*address, TokenContract::decimalsCall {}.abi_encode()).await.map_err(failed)?;
@@ -211,6 +227,16 @@ pub enum SpecError {
         chain: Chain,
         /// Expected contract.
         what: &'static str,
+        /// Checked address.
+        address: Address,
+    },
+    /// The contract is of another version.
+    #[error(
+        "{chain}: the contract at {address} is not version {CONTRACT_VERSION}; run `payferry deploy` and set `contracts.address`"
+    )]
+    ContractVersion {
+        /// The chain.
+        chain: Chain,
         /// Checked address.
         address: Address,
     },

@@ -4,13 +4,15 @@
 use std::fmt::Write as _;
 use std::time::Instant;
 
+use alloy::primitives::U256;
 use alloy::rpc::types::Filter;
 use alloy::sol_types::{SolCall, SolEvent};
-use payferry_contracts::{Payferry, Token as TokenContract, batch_gas_limit};
-use payferry_domain::{Address, Timestamp};
+use payferry_contracts::{Payferry, Role, Token as TokenContract, batch_gas_limit};
+use payferry_domain::money::AMOUNT_MAX;
+use payferry_domain::{Address, Amount, Timestamp};
 
 use super::client::{ChainClient, ClientError};
-use super::config::{ChainSpec, TOKEN_DECIMALS};
+use super::config::{CONTRACT_VERSION, ChainSpec, TOKEN_DECIMALS};
 use super::fees::Fees;
 use crate::wallet::{alloy_address, checksummed};
 
@@ -86,8 +88,17 @@ pub async fn inspect_endpoint(spec: &ChainSpec, endpoint: &ChainClient, now: Tim
     report.findings
 }
 
-/// Checks the deployed contracts, the roles, and the gas balance.
-pub async fn inspect_contracts(spec: &ChainSpec, client: &ChainClient, operator: Address) -> Vec<EndpointFinding> {
+/// Accounts of the service in the contract's roles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoleKeys {
+    /// Signs settlements.
+    pub settler: Address,
+    /// Signs outbound transfers.
+    pub sender: Address,
+}
+
+/// Checks the deployed contracts, the roles, and the gas balances.
+pub async fn inspect_contracts(spec: &ChainSpec, client: &ChainClient, keys: RoleKeys) -> Vec<EndpointFinding> {
     let mut report = Report::default();
     for (token, address) in &spec.tokens {
         match token_facts(client, *address).await {
@@ -115,14 +126,18 @@ pub async fn inspect_contracts(spec: &ChainSpec, client: &ChainClient, operator:
         }
     }
     match client.has_code(spec.contract).await {
-        Ok(true) => report.contract(spec, client, operator).await,
+        Ok(true) => report.contract(spec, client, keys).await,
         Ok(false) => {
             let detail = format!("no contract at {}; run `payferry deploy`", checksummed(spec.contract));
             report.add("contract", Grade::Bad, detail);
         }
         Err(error) => report.add("contract", Grade::Bad, error.to_string()),
     }
-    report.gas(spec, client, operator).await;
+    let mut accounts = vec![keys.settler, keys.sender];
+    accounts.dedup();
+    for account in accounts {
+        report.gas(spec, client, account).await;
+    }
     report.findings
 }
 
@@ -136,9 +151,20 @@ async fn token_facts(client: &ChainClient, address: Address) -> Result<Option<(S
     Ok(Some((symbol.unwrap_or_else(|_| "the token".to_owned()), decimals)))
 }
 
-async fn read<C: SolCall>(client: &ChainClient, at: Address, call: &C) -> Result<C::Return, ClientError> {
+pub(crate) async fn read<C: SolCall>(client: &ChainClient, at: Address, call: &C) -> Result<C::Return, ClientError> {
     let answer = client.call(at, call.abi_encode()).await?;
     C::abi_decode_returns(&answer).map_err(|error| ClientError::Malformed(error.to_string()))
+}
+
+fn words(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<_> = items.collect();
+    if items.is_empty() { "nobody".to_owned() } else { items.join(", ") }
+}
+
+/// Base units as tokens.
+fn tokens(units: U256) -> String {
+    i64::try_from(units)
+        .map_or_else(|_| "more than any amount".to_owned(), |units| Amount::from_units(units).to_string())
 }
 
 #[derive(Default)]
@@ -171,33 +197,51 @@ impl Report {
         }
     }
 
-    async fn contract(&mut self, spec: &ChainSpec, client: &ChainClient, operator: Address) {
+    async fn contract(&mut self, spec: &ChainSpec, client: &ChainClient, keys: RoleKeys) {
         let at = spec.contract;
-        let roles = async {
-            let settler = read::<Payferry::settlerCall>(client, at, &Payferry::settlerCall {}).await?;
-            let sender = read::<Payferry::senderCall>(client, at, &Payferry::senderCall {}).await?;
-            let treasury = read::<Payferry::treasuryCall>(client, at, &Payferry::treasuryCall {}).await?;
-            let settle_paused = read::<Payferry::settlePausedCall>(client, at, &Payferry::settlePausedCall {}).await?;
-            let send_paused = read::<Payferry::sendPausedCall>(client, at, &Payferry::sendPausedCall {}).await?;
-            Ok::<_, ClientError>((settler, sender, treasury, settle_paused, send_paused))
-        };
-        let (settler, sender, treasury, settle_paused, send_paused) = match roles.await {
-            Ok(roles) => roles,
-            Err(error) => {
-                let detail = format!("the contract at {} is not Payferry: {error}", checksummed(at));
-                self.add("contract", Grade::Bad, detail);
-                return;
-            }
-        };
+        let version = read::<Payferry::VERSIONCall>(client, at, &Payferry::VERSIONCall {}).await;
+        if version.as_ref().ok() != Some(&U256::from(CONTRACT_VERSION)) {
+            let found = version.map_or_else(|error| error.to_string(), |version| format!("it is version {version}"));
+            let detail = format!("no Payferry of version {CONTRACT_VERSION} at {}: {found}", checksummed(at));
+            return self.add("contract", Grade::Bad, detail);
+        }
         self.add("contract", Grade::Good, checksummed(at));
-        for (role, holder) in [("settler", settler), ("sender", sender)] {
-            if holder == alloy_address(operator) {
-                self.add(role, Grade::Good, checksummed(operator));
-            } else {
-                let detail = format!("the contract expects {holder}, but the signer is {}", checksummed(operator));
-                self.add(role, Grade::Bad, detail);
+        let inspected = async {
+            self.roles(client, at, keys).await?;
+            self.treasury_and_pauses(spec, client).await?;
+            self.limits(spec, client).await?;
+            self.proposals(client, at).await
+        };
+        if let Err(error) = inspected.await {
+            self.add("roles", Grade::Bad, error.to_string());
+        }
+    }
+
+    async fn roles(&mut self, client: &ChainClient, at: Address, keys: RoleKeys) -> Result<(), ClientError> {
+        let admin = read::<Payferry::adminCall>(client, at, &Payferry::adminCall {}).await?;
+        self.add("admin", Grade::Good, admin.to_string());
+        let ours = [("settler", Role::Settler, Some(keys.settler)), ("sender", Role::Sender, Some(keys.sender))];
+        for (name, role, key) in ours.into_iter().chain([("guardian", Role::Guardian, None)]) {
+            let holders = read::<Payferry::keysOfCall>(client, at, &Payferry::keysOfCall { role }).await?;
+            let has = key.is_none_or(|key| holders.contains(&alloy_address(key)));
+            let holders = words(holders.iter().map(ToString::to_string));
+            match key {
+                Some(key) if !has => {
+                    let detail = format!(
+                        "{} has no role as {name} (granted to: {holders}); run `payferry contract grant`",
+                        checksummed(key)
+                    );
+                    self.add(name, Grade::Bad, detail);
+                }
+                _ => self.add(name, Grade::Good, holders),
             }
         }
+        Ok(())
+    }
+
+    async fn treasury_and_pauses(&mut self, spec: &ChainSpec, client: &ChainClient) -> Result<(), ClientError> {
+        let at = spec.contract;
+        let treasury = read::<Payferry::treasuryCall>(client, at, &Payferry::treasuryCall {}).await?;
         if treasury == alloy_address(spec.treasury) {
             self.add("treasury", Grade::Good, checksummed(spec.treasury));
         } else {
@@ -205,11 +249,51 @@ impl Report {
                 format!("the contract pays {treasury}, but the configured treasury is {}", checksummed(spec.treasury));
             self.add("treasury", Grade::Bad, detail);
         }
-        for (what, paused) in [("settling", settle_paused), ("sending", send_paused)] {
-            if paused {
-                self.add(what, Grade::Doubtful, "paused on-chain by the admin".to_owned());
-            }
+        let settle = read::<Payferry::settlePausedCall>(client, at, &Payferry::settlePausedCall {}).await?;
+        let send = read::<Payferry::sendPausedCall>(client, at, &Payferry::sendPausedCall {}).await?;
+        for (what, _) in [("settling", settle), ("sending", send)].into_iter().filter(|(_, paused)| *paused) {
+            self.add(what, Grade::Doubtful, "paused on-chain; the admin can resume it".to_owned());
         }
+        Ok(())
+    }
+
+    /// A transfer above half of the token's limit can never be sent.
+    async fn limits(&mut self, spec: &ChainSpec, client: &ChainClient) -> Result<(), ClientError> {
+        for (token, address) in &spec.tokens {
+            let call = Payferry::limitOfCall { token: alloy_address(*address) };
+            let found = read::<Payferry::limitOfCall>(client, spec.contract, &call).await?;
+            let capacity = tokens(found.limit / U256::from(2));
+            let detail = format!(
+                "{} in 24 hours, at most {capacity} at once, {} now",
+                tokens(found.limit),
+                tokens(found.available)
+            );
+            let (grade, detail) = if found.limit.is_zero() {
+                (
+                    Grade::Doubtful,
+                    "none: no refund, payout or withdrawal can be sent; run `payferry contract grant`".to_owned(),
+                )
+            } else if found.limit / U256::from(2) < U256::from(AMOUNT_MAX.units().unsigned_abs()) {
+                (Grade::Doubtful, format!("{detail}: less than the largest payment, {AMOUNT_MAX}"))
+            } else {
+                (Grade::Good, detail)
+            };
+            self.add(&format!("{token} limit"), grade, detail);
+        }
+        Ok(())
+    }
+
+    async fn proposals(&mut self, client: &ChainClient, at: Address) -> Result<(), ClientError> {
+        for change in read::<Payferry::proposalsCall>(client, at, &Payferry::proposalsCall {}).await? {
+            let secs = i64::try_from(change.effectiveAt).unwrap_or(i64::MAX / 1_000);
+            let due = Timestamp::from_secs(secs);
+            let detail = format!(
+                "{:?} {} to {}, which the admin can enact from {due}",
+                change.setting, change.subject, change.value
+            );
+            self.add("pending change", Grade::Doubtful, detail);
+        }
+        Ok(())
     }
 
     async fn gas(&mut self, spec: &ChainSpec, client: &ChainClient, operator: Address) {
@@ -222,7 +306,7 @@ impl Report {
             Ok(looked) => looked,
             Err(error) => return self.add("gas", Grade::Bad, error.to_string()),
         };
-        let gas = batch_gas_limit(items);
+        let gas = batch_gas_limit(items, spec.item_gas);
         let l1_wei = l1_fee_wei.saturating_mul(items as u128);
         let fees = match Fees::first(market, l1_wei.div_ceil(u128::from(gas)), spec.fees) {
             Ok(fees) => fees,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use alloy::primitives::{B256, Bloom, BloomInput, U128};
+use alloy::primitives::{B256, Bloom, BloomInput, Bytes, U128};
 use alloy::rpc::json_rpc::ErrorPayload;
 use alloy::serde::{null_as_default, quantity};
 use alloy::transports::{RpcError, TransportError, TransportErrorKind};
@@ -44,8 +44,13 @@ pub enum ClientError {
     #[error("the account cannot pay for the transaction")]
     InsufficientFunds,
     /// A call reverted.
-    #[error("the call reverted: {0}")]
-    Reverted(String),
+    #[error("the call reverted: {reason}")]
+    Reverted {
+        /// The endpoint's message, truncated.
+        reason: String,
+        /// Revert data; empty if the endpoint sent none.
+        data: Bytes,
+    },
     /// The request timed out.
     #[error("the endpoint did not respond in time")]
     Timeout,
@@ -140,7 +145,7 @@ impl Degradation {
             | ClientError::NonceTooLow
             | ClientError::Underpriced(_)
             | ClientError::InsufficientFunds
-            | ClientError::Reverted(_)
+            | ClientError::Reverted { .. }
             | ClientError::Refused { .. } => Self::Refused,
         }
     }
@@ -148,7 +153,7 @@ impl Degradation {
 
 pub(super) fn classify(method: &str, error: &TransportError) -> ClientError {
     match error {
-        RpcError::ErrorResp(payload) => classify_answer(method, payload.code, &payload.message),
+        RpcError::ErrorResp(payload) => classify_payload(method, payload),
         RpcError::NullResp => ClientError::UnknownBlock,
         RpcError::SerError(_) | RpcError::LocalUsageError(_) | RpcError::UnsupportedFeature(_) => {
             ClientError::Malformed("the request could not be serialised".to_owned())
@@ -176,10 +181,19 @@ fn classify_transport(method: &str, kind: &TransportErrorKind) -> ClientError {
                 error: ErrorPayload,
             }
             match serde_json::from_str::<Body>(&http.body) {
-                Ok(Body { error }) if status < 500 => classify_answer(method, error.code, &error.message),
+                Ok(Body { error }) if status < 500 => classify_payload(method, &error),
                 _ => ClientError::Unavailable(format!("HTTP {status}")),
             }
         }
+    }
+}
+
+fn classify_payload(method: &str, payload: &ErrorPayload) -> ClientError {
+    match classify_answer(method, payload.code, &payload.message) {
+        ClientError::Reverted { reason, .. } => {
+            ClientError::Reverted { reason, data: payload.as_revert_data().unwrap_or_default() }
+        }
+        error => error,
     }
 }
 
@@ -231,7 +245,7 @@ fn classify_answer(method: &str, code: i64, message: &str) -> ClientError {
         }
     }
     if code == 3 || says(&["execution reverted"]) {
-        return ClientError::Reverted(message);
+        return ClientError::Reverted { reason: message, data: Bytes::new() };
     }
     ClientError::Refused { code, message }
 }
@@ -313,7 +327,7 @@ mod tests {
         let nonce = |_: i64, _: &str| Is::NonceTooLow;
         let underpriced = |_: i64, words: &str| Is::Underpriced(words.to_owned());
         let poor = |_: i64, _: &str| Is::InsufficientFunds;
-        let reverted = |_: i64, words: &str| Is::Reverted(words.to_owned());
+        let reverted = |_: i64, words: &str| Is::Reverted { reason: words.to_owned(), data: Bytes::new() };
         let refused = |code: i64, words: &str| Is::Refused { code, message: words.to_owned() };
         let cases: &[(&str, i64, &str, Expected<'_>)] = &[
             (LOGS, -32_005, "query returned more than 10000 results", &range),

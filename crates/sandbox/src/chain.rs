@@ -13,8 +13,9 @@ use alloy::primitives::{Address, B256, Bytes, TxKind, U64, U256, keccak256};
 use alloy::sol_types::SolCall;
 use anyhow::{Context, anyhow, bail, ensure};
 use payferry_contracts::{
-    CREATE2_DEPLOYER, MULTICALL3, PAYFERRY_DEPLOY_GAS_MAX, TestUSDC, Token as TokenContract, create2_deploy_input,
-    multicall3_code, payferry_address, payferry_init_code, test_usdc_init_code, test_usdt_init_code,
+    CREATE2_DEPLOYER, Grants, MULTICALL3, PAYFERRY_DEPLOY_GAS_MAX, Payferry, TestUSDC, Token as TokenContract,
+    create2_deploy_input, multicall3_code, payferry_address, payferry_init_code, test_usdc_init_code,
+    test_usdt_init_code,
 };
 use payferry_devchain::{ChainConfig, DevWallet, Devchain, DevchainOpenError, GenesisAccount, Mining, Tags};
 use payferry_domain::{Amount, Chain, Hash32, Token};
@@ -41,6 +42,10 @@ const COIN_TRANSFER_GAS: u64 = 60_000;
 const TRANSFER_GAS: u64 = 120_000;
 /// Gas limit of minting to all accounts.
 const MINT_GAS: u64 = 5_000_000;
+/// Gas limit of a grant of the admin.
+const GRANT_GAS: u64 = 300_000;
+/// Limit of outbound transfers of each token in 24 hours, in base units: more than the sandbox ever moves.
+const SEND_LIMIT: u128 = 1 << 66;
 /// Maximum fee per gas of the sandbox's own transactions, in wei.
 const MAX_FEE_WEI: u128 = 100_000_000_000;
 const PRIORITY_FEE_WEI: u128 = 1_000_000;
@@ -60,8 +65,12 @@ const fn chain_id(chain: Chain) -> u64 {
 pub struct Accounts {
     /// Deploys the contracts and owns the test tokens.
     pub deployer: DevWallet,
-    /// The operator's account: pays for gas, settles, and sends outbound transfers.
-    pub operator: DevWallet,
+    /// Admin of the contracts: grants the roles.
+    pub admin: DevWallet,
+    /// Settles, and pays for the gas of it.
+    pub settler: DevWallet,
+    /// Sends outbound transfers, and pays for the gas of it.
+    pub sender: DevWallet,
     /// Payers whose funds are clean.
     pub payers: Vec<DevWallet>,
     /// A payer on the sandbox's sanctions list.
@@ -78,17 +87,14 @@ impl Accounts {
         let wallet = |name: &str| DevWallet::from_seed(&format!("payferry sandbox {name}"));
         Self {
             deployer: wallet("deployer"),
-            operator: wallet("operator"),
+            admin: wallet("admin"),
+            settler: wallet("settler"),
+            sender: wallet("sender"),
             payers: (0..PAYERS).map(|n| wallet(&format!("payer {n}"))).collect(),
             sanctioned: wallet("sanctioned payer"),
             review: wallet("review payer"),
             test: (0..TEST_ACCOUNTS).map(|n| wallet(&format!("test account {n}"))).collect(),
         }
-    }
-
-    /// Admin of the contracts. Its key is not used in the sandbox.
-    pub fn admin() -> Address {
-        DevWallet::from_seed("payferry sandbox admin").address()
     }
 
     /// Account that receives the fees.
@@ -109,7 +115,7 @@ impl Accounts {
     /// All accounts with a gas balance, and Multicall3, for the genesis block.
     pub fn genesis(&self) -> Vec<GenesisAccount> {
         let balance = U256::from(GAS_COINS) * U256::from(10).pow(U256::from(18));
-        [&self.deployer, &self.operator]
+        [&self.deployer, &self.admin, &self.settler, &self.sender]
             .into_iter()
             .chain(self.funded())
             .map(|wallet| GenesisAccount { address: wallet.address(), balance, ..GenesisAccount::default() })
@@ -147,14 +153,14 @@ pub struct SandboxChain {
 struct Deployed {
     contract: Address,
     payferry: Bytes,
+    grants: Grants,
     tokens: [(Token, Address, B256, Bytes); 2],
     spec: ChainSpec,
 }
 
 impl Deployed {
     fn on(chain: Chain, accounts: &Accounts) -> Self {
-        let operator = accounts.operator.address();
-        let payferry = payferry_init_code(Accounts::admin(), operator, operator, Accounts::treasury());
+        let payferry = payferry_init_code(accounts.admin.address());
         let owner = accounts.deployer.address();
         let codes = [(Token::Usdc, test_usdc_init_code(owner)), (Token::Usdt, test_usdt_init_code(owner))];
         let tokens = codes.map(|(token, code)| {
@@ -162,11 +168,17 @@ impl Deployed {
             (token, CREATE2_DEPLOYER.create2_from_code(salt, &code), salt, code)
         });
         let contract = payferry_address(&payferry, B256::ZERO);
+        let grants = Grants {
+            settler: accounts.settler.address(),
+            sender: accounts.sender.address(),
+            treasury: Accounts::treasury(),
+            limits: tokens.iter().map(|(_, token, ..)| (*token, U256::from(SEND_LIMIT))).collect(),
+        };
         let taken = tokens.each_ref().map(|(token, address, ..)| (*token, domain_address(*address)));
         let (ours, treasury) = (domain_address(contract), domain_address(Accounts::treasury()));
         let mut spec = ChainSpec::new(chain, ours, treasury, taken.to_vec()).sandbox();
         spec.chain_id = chain_id(chain);
-        Self { contract, payferry, tokens, spec }
+        Self { contract, payferry, grants, tokens, spec }
     }
 }
 
@@ -200,11 +212,12 @@ impl SandboxChain {
             error => error.into(),
         })?;
         devchain.pause_mining();
-        let Deployed { contract, payferry, tokens, spec } = Deployed::on(chain, &accounts);
+        let Deployed { contract, payferry, grants, tokens, spec } = Deployed::on(chain, &accounts);
         let turns = accounts.all_payers().map(|_| Mutex::default()).collect();
         let this =
             Self { devchain, spec, accounts, turns, next_payer: AtomicUsize::new(0), deployer_turn: Mutex::default() };
         this.deploy(contract, B256::ZERO, &payferry).await.context("the settlement contract could not be deployed")?;
+        this.grant(contract, &grants).await.context("the roles could not be granted")?;
         for (token, address, salt, code) in tokens {
             this.deploy(address, salt, &code).await.with_context(|| format!("{token} could not be deployed"))?;
             this.fund(address).await.with_context(|| format!("the accounts could not be funded with {token}"))?;
@@ -321,6 +334,24 @@ impl SandboxChain {
         Ok(())
     }
 
+    /// Grants the roles, the treasury and the limits.
+    async fn grant(&self, contract: Address, grants: &Grants) -> anyhow::Result<()> {
+        // All grants are in one block, so checking the treasury is enough.
+        if self.treasury(contract).await? == grants.treasury {
+            return Ok(());
+        }
+        for call in grants.calls() {
+            self.send(&self.accounts.admin, contract, call, GRANT_GAS).await?;
+        }
+        self.devchain.mine(1).await?;
+        ensure!(self.treasury(contract).await? == grants.treasury, "the admin's transactions reverted");
+        Ok(())
+    }
+
+    async fn treasury(&self, contract: Address) -> anyhow::Result<Address> {
+        self.read(contract, &Payferry::treasuryCall {}).await
+    }
+
     async fn has_code(&self, address: Address) -> anyhow::Result<bool> {
         let code = self.devchain.call("eth_getCode", json!([address, "latest"])).await?;
         Ok(code.as_str().is_some_and(|code| code.len() > 2))
@@ -343,10 +374,14 @@ impl SandboxChain {
     }
 
     async fn balance(&self, token: Address, account: Address) -> anyhow::Result<U256> {
-        let data = Bytes::from(TokenContract::balanceOfCall { account }.abi_encode());
-        let answer = self.devchain.call("eth_call", json!([{"to": token, "data": data}, "latest"])).await?;
+        self.read(token, &TokenContract::balanceOfCall { account }).await
+    }
+
+    async fn read<C: SolCall>(&self, to: Address, call: &C) -> anyhow::Result<C::Return> {
+        let data = Bytes::from(call.abi_encode());
+        let answer = self.devchain.call("eth_call", json!([{"to": to, "data": data}, "latest"])).await?;
         let bytes: Bytes = serde_json::from_value(answer)?;
-        Ok(TokenContract::balanceOfCall::abi_decode_returns(&bytes)?)
+        Ok(C::abi_decode_returns(&bytes)?)
     }
 }
 

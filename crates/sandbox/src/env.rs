@@ -11,7 +11,7 @@ use futures::future::{join_all, try_join_all};
 use payferry_actors::chain::{ChainView, NoCheckpoint, wake_on_change};
 use payferry_actors::compliance::ListScreener;
 use payferry_actors::{ChainSetup, System};
-use payferry_devchain::Faults;
+use payferry_devchain::{DevWallet, Faults};
 use payferry_domain::{Chain, Timestamp};
 use payferry_evm::ChainClient;
 use payferry_evm::wallet::{OperatorSigner, domain_address};
@@ -136,12 +136,13 @@ impl SandboxEnv {
 
     /// Chain setups for the service, over the chains' JSON-RPC including its injected faults.
     pub fn setups(&self) -> anyhow::Result<Vec<ChainSetup>> {
-        let key = self.accounts.operator.signer().to_bytes();
+        let signer = |wallet: &DevWallet| OperatorSigner::from_bytes(&wallet.signer().to_bytes().0);
         let setup = |chain: &Arc<SandboxChain>| {
             Ok(ChainSetup {
                 spec: chain.spec().clone(),
                 client: ChainClient::new(chain.devchain().transport()),
-                signer: OperatorSigner::from_bytes(&key.0)?,
+                settler: signer(&self.accounts.settler)?,
+                sender: signer(&self.accounts.sender)?,
                 checkpoint: Arc::new(NoCheckpoint),
                 wake_ups: Some(wake_on_change(chain.devchain().heads())),
             })

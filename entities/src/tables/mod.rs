@@ -18,7 +18,6 @@ pub mod approvals;
 pub mod audit_chain;
 pub mod audit_log;
 pub mod balances;
-pub mod chain_counters;
 pub mod chain_cursors;
 pub mod chain_headers;
 pub mod chain_tx_attempts;

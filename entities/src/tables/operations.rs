@@ -11,8 +11,6 @@ pub struct Model {
     pub id: String,
     /// Chain.
     pub chain: String,
-    /// Operation number in the contract on that chain.
-    pub number: i64,
     /// settle, deliver (funds of a transfer to its recipient), send (a refund from the payment's wallet), send_psp (a
     /// refund from the PSP's vault), payout or withdrawal.
     pub kind: String,
@@ -20,6 +18,8 @@ pub struct Model {
     pub payment_id: String,
     /// Owning PSP.
     pub psp_id: String,
+    /// Maximum fee in basis points to which the payment's vault commits; 0 if the funds leave a PSP's vault.
+    pub max_fee_bps: i64,
     /// 0x lower-case hex.
     pub token_address: String,
     /// Total, base units.

@@ -19,11 +19,6 @@ pub(super) const BOTH: &[&str] = &[
          time BIGINT NOT NULL,
          PRIMARY KEY (chain, number)
      )",
-    "CREATE TABLE chain_counters (
-         name TEXT NOT NULL,
-         next BIGINT NOT NULL,
-         PRIMARY KEY (name)
-     )",
     "CREATE TABLE chain_txs (
          id {identity},
          chain TEXT NOT NULL,
@@ -57,10 +52,10 @@ pub(super) const BOTH: &[&str] = &[
     "CREATE TABLE operations (
          id TEXT NOT NULL,
          chain TEXT NOT NULL,
-         number BIGINT NOT NULL,
          kind TEXT NOT NULL,
          payment_id TEXT NOT NULL,
          psp_id TEXT NOT NULL,
+         max_fee_bps BIGINT NOT NULL,
          token_address TEXT NOT NULL,
          amount BIGINT NOT NULL,
          psp_amount BIGINT NOT NULL,
@@ -77,7 +72,6 @@ pub(super) const BOTH: &[&str] = &[
          created_at BIGINT NOT NULL,
          updated_at BIGINT NOT NULL,
          PRIMARY KEY (id),
-         UNIQUE (chain, number),
          CHECK (kind IN ('settle', 'deliver', 'send', 'send_psp', 'payout', 'withdrawal')),
          CHECK (status IN ('queued', 'submitted', 'mined', 'succeeded', 'failed', 'cancelled')),
          CHECK (amount > 0),
@@ -85,7 +79,7 @@ pub(super) const BOTH: &[&str] = &[
          CHECK (kind <> 'settle' OR psp_amount + treasury_fee = amount),
          FOREIGN KEY (chain_tx_id) REFERENCES chain_txs (id)
      )",
-    "CREATE INDEX operations_chain_status_number ON operations (chain, status, number)",
+    "CREATE INDEX operations_chain_status_created_at ON operations (chain, status, created_at, id)",
     "CREATE INDEX operations_payment_id ON operations (payment_id)",
     "CREATE INDEX operations_chain_tx_id ON operations (chain_tx_id)",
     // Operations in progress, by time of creation, so that the operator sees those that take too long.

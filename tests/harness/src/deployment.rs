@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use alloy::primitives::{Address, B256, Bytes, U256, keccak256};
 use alloy::sol_types::SolCall;
 use payferry_contracts::{
-    CREATE2_DEPLOYER, PAYFERRY_DEPLOY_GAS_MAX, Token as TokenContract, create2_deploy_input, payferry_address,
-    payferry_init_code, salt_of, test_usdc_init_code, test_usdt_init_code, vault_address,
+    CREATE2_DEPLOYER, Grants, PAYFERRY_DEPLOY_GAS_MAX, Token as TokenContract, create2_deploy_input, payferry_address,
+    payferry_init_code, psp_salt, test_usdc_init_code, test_usdt_init_code, vault_address,
 };
 use payferry_devchain::DevWallet;
-use payferry_domain::{Chain, Token};
+use payferry_domain::{Chain, PspId, Token};
 
 use crate::node::Node;
 use crate::payers::send_as;
@@ -21,6 +21,10 @@ use crate::payers::send_as;
 pub const PAYER_FUNDS: u64 = 1_000_000_000_000_000;
 /// Gas limit of minting to all payers.
 const MINT_GAS: u64 = 8_000_000;
+/// Gas limit of a grant of the admin.
+const GRANT_GAS: u64 = 300_000;
+/// Limit of outbound transfers of each token in 24 hours, in base units: more than a test ever moves.
+const SEND_LIMIT: u64 = 1 << 62;
 /// Initial balance for gas of every account, in whole coins.
 const GAS_COINS: u64 = 1_000_000;
 
@@ -29,8 +33,12 @@ const GAS_COINS: u64 = 1_000_000;
 pub struct Accounts {
     /// Deploys contracts and owns the test tokens.
     pub deployer: DevWallet,
-    /// The operator's account: settles, sends outbound transfers, pays for gas.
-    pub operator: DevWallet,
+    /// Admin of the contract: grants the roles.
+    pub admin: DevWallet,
+    /// Settles, and pays for the gas of it.
+    pub settler: DevWallet,
+    /// Sends outbound transfers, and pays for the gas of it.
+    pub sender: DevWallet,
     /// Payers whose funds are clean.
     pub payers: Vec<DevWallet>,
     /// A payer for the sanctions list.
@@ -42,25 +50,17 @@ impl Accounts {
     pub fn known(payers: usize) -> Self {
         Self {
             deployer: wallet("deployer"),
-            operator: wallet("operator"),
+            admin: wallet("admin"),
+            settler: wallet("settler"),
+            sender: wallet("sender"),
             payers: (0..payers).map(|n| wallet(&format!("payer {n}"))).collect(),
             sanctioned: wallet("sanctioned payer"),
         }
     }
 
-    /// Admin of the contract. Its key is not used.
-    pub fn admin() -> Address {
-        wallet("admin").address()
-    }
-
     /// Account that receives the fees.
     pub fn treasury() -> Address {
         wallet("treasury").address()
-    }
-
-    /// The operator's private key, 64 hexadecimal digits.
-    pub fn operator_key(&self) -> String {
-        hex::encode(self.operator.signer().to_bytes())
     }
 
     /// All payers, the sanctioned one last.
@@ -97,7 +97,10 @@ impl Deployment {
     /// The same without the settlement contract, for `payferry deploy`: set `contract` to the printed address.
     pub async fn tokens_only(chain: Chain, node: Node, accounts: &Accounts) -> Self {
         let gas_price_cache = U256::from(GAS_COINS) * U256::from(10).pow(U256::from(18));
-        for wallet in [&accounts.deployer, &accounts.operator].into_iter().chain(accounts.all_payers()) {
+        for wallet in [&accounts.deployer, &accounts.admin, &accounts.settler, &accounts.sender]
+            .into_iter()
+            .chain(accounts.all_payers())
+        {
             node.set_balance(wallet.address(), gas_price_cache).await;
         }
         let owner = accounts.deployer.address();
@@ -115,12 +118,23 @@ impl Deployment {
         deployment
     }
 
-    /// Deploys the settlement contract as `payferry deploy` does, with the operator in both roles.
+    /// Deploys the settlement contract as `payferry deploy` does, and grants the roles.
     pub async fn deploy_payferry(&mut self, accounts: &Accounts) {
-        let operator = accounts.operator.address();
-        let code = payferry_init_code(Accounts::admin(), operator, operator, Accounts::treasury());
+        let code = payferry_init_code(accounts.admin.address());
         self.contract = deploy(&self.node, &accounts.deployer, B256::ZERO, &code).await;
         assert_eq!(self.contract, payferry_address(&code, B256::ZERO));
+        self.grant(accounts).await;
+    }
+
+    /// Grants the roles, the treasury and the limits, as `payferry contract grant` does.
+    pub async fn grant(&self, accounts: &Accounts) {
+        let (settler, sender) = (accounts.settler.address(), accounts.sender.address());
+        let limits = self.tokens.values().map(|token| (*token, U256::from(SEND_LIMIT))).collect();
+        let grants = Grants { settler, sender, treasury: Accounts::treasury(), limits };
+        for call in grants.calls() {
+            send_as(&self.node, &accounts.admin, self.contract, call, GRANT_GAS).await;
+        }
+        self.node.mine(1).await;
     }
 
     /// A token's contract.
@@ -128,9 +142,9 @@ impl Deployment {
         self.tokens[&token]
     }
 
-    /// Address of the vault of a PSP or a payment, deployed or not.
-    pub fn vault(&self, id: &str) -> Address {
-        vault_address(self.contract, salt_of(id))
+    /// Address of the vault of a PSP, deployed or not.
+    pub fn psp_vault(&self, psp_id: &str) -> Address {
+        vault_address(self.contract, psp_salt(psp_id.parse::<PspId>().unwrap().ulid().0))
     }
 
     /// Balance of an account, in base units.
@@ -140,7 +154,7 @@ impl Deployment {
 
     /// Balances of the PSP's vault and of the treasury, in base units.
     pub async fn holdings(&self, psp_id: &str, token: Token) -> (i64, i64) {
-        (self.balance(token, self.vault(psp_id)).await, self.balance(token, Accounts::treasury()).await)
+        (self.balance(token, self.psp_vault(psp_id)).await, self.balance(token, Accounts::treasury()).await)
     }
 
     /// Funds all payers in one transaction.

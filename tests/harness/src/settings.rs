@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use payferry_devchain::DevWallet;
 use payferry_domain::{Chain, Token};
 use serde_json::{Value, json};
 
@@ -50,6 +51,7 @@ impl Folder {
             std::fs::write(&file, text).unwrap();
             file
         };
+        let key = |wallet: &DevWallet| hex::encode(wallet.signer().to_bytes());
         let chains: BTreeMap<Chain, Value> = deployments.iter().map(|one| (one.chain, chain_settings(one))).collect();
         let settings = json!({
             "server": {"listen": listen, "operator_listen": operator_listen, "environment": "sandbox"},
@@ -58,7 +60,10 @@ impl Folder {
                 "master_key_file": file("master.key", &hex::encode(rand::random::<[u8; 32]>())),
                 "operator_token_file": file("operator.token", &operator_token),
             },
-            "signer": {"private_key_file": file("operator.key", &accounts.operator_key())},
+            "signer": {
+                "settler": {"private_key_file": file("settler.key", &key(&accounts.settler))},
+                "sender": {"private_key_file": file("sender.key", &key(&accounts.sender))},
+            },
             "contracts": {"address": deployments[0].contract, "treasury": Accounts::treasury()},
             "kyt": {"sanctions_file": file("sanctions.txt", &format!("{}\n", accounts.sanctioned.address()))},
             "chains": chains,

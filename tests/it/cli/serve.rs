@@ -71,7 +71,7 @@ async fn serves_after_deploy_and_check() {
     let wrong: Vec<&str> = lines.iter().filter(|line| line.1 == "wrong").map(|line| line.0.as_str()).collect();
     assert_eq!(wrong, ["base: contract", "arbitrum: contract"], "{lines:#?}");
 
-    let admin = Accounts::admin().to_string();
+    let admin = outside.accounts.admin.address().to_string();
     let printed = binary.run(&outside.folder, &["deploy", "--admin", &admin]);
     let printed: toml::Table = printed.parse().unwrap();
     let address = printed["contracts"]["address"].clone();
@@ -82,6 +82,31 @@ async fn serves_after_deploy_and_check() {
     outside.folder.write();
     for chain in &mut outside.chains {
         chain.contract = address.as_str().unwrap().parse().unwrap();
+    }
+    let (lines, code) = outside.check();
+    assert_eq!(code, Some(1));
+    let wrong: Vec<&str> = lines.iter().filter(|line| line.1 == "wrong").map(|line| line.0.as_str()).collect();
+    let roles = [
+        "base: settler",
+        "base: sender",
+        "base: treasury",
+        "arbitrum: settler",
+        "arbitrum: sender",
+        "arbitrum: treasury",
+    ];
+    assert_eq!(wrong, roles, "{lines:#?}");
+
+    let grant = ["contract", "grant", "--limit", "2000000"];
+    let printed = binary.run(&outside.folder, &grant);
+    assert_eq!(printed.lines().count(), 10, "{printed}");
+    assert!(printed.lines().all(|line| line.contains(&format!(" {} 0x", address.as_str().unwrap()))), "{printed}");
+    let key_file = outside.folder.path().join("admin.key");
+    std::fs::write(&key_file, hex::encode(outside.accounts.admin.signer().to_bytes())).unwrap();
+    let send = [&grant[..], &["--admin-key-file", key_file.to_str().unwrap()]].concat();
+    for expected in ["granted in 5 transactions", "everything was granted before"] {
+        let granted = binary.output(&outside.folder, &send);
+        assert!(granted.status.success(), "{}", complaint(&granted));
+        assert_eq!(complaint(&granted), format!("base: {expected}\narbitrum: {expected}"));
     }
     let (lines, code) = outside.check();
     assert_eq!(code, Some(0), "{lines:#?}");
@@ -218,9 +243,9 @@ async fn serve_names_missing_configuration() {
         complaint(&output)
     };
     for (name, value, expected) in [
-        ("PAYFERRY_SIGNER__PRIVATE_KEY_FILE", "", "no signer: set one of `signer.private_key_file`"),
-        ("PAYFERRY_SIGNER__MNEMONIC_FILE", "words", "several signers"),
-        ("PAYFERRY_SIGNER__PRIVATE_KEY_FILE", "/nowhere/key", "/nowhere/key: No such file"),
+        ("PAYFERRY_SIGNER__SETTLER__PRIVATE_KEY_FILE", "", "no signer: set one of `signer.settler.private_key_file`"),
+        ("PAYFERRY_SIGNER__SETTLER__MNEMONIC_FILE", "words", "several signers"),
+        ("PAYFERRY_SIGNER__SETTLER__PRIVATE_KEY_FILE", "/nowhere/key", "/nowhere/key: No such file"),
         (
             "PAYFERRY_CONTRACTS__ADDRESS",
             "",

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use alloy::primitives::U256;
-use payferry::sandbox::Payer;
+use alloy::primitives::{U64, U256};
+use alloy::sol_types::SolCall;
+use payferry::sandbox::{Accounts, Payer};
+use payferry_contracts::Payferry;
 use payferry_devchain::{Devchain, Faults};
 use payferry_domain::customer::Command;
 use payferry_harness::database::Lock;
@@ -161,15 +163,44 @@ async fn unreadable_chain_blocked_writes_and_failing_receiver_are_listed() {
     assert_eq!(item["psp_id"], service.app.psp_id.to_string(), "{item:#}");
 }
 
+/// Nonce of an account, as a quantity.
+async fn nonce_of(chain: &Devchain, account: alloy::primitives::Address) -> U64 {
+    let nonce = chain.call("eth_getTransactionCount", json!([account, "pending"])).await.unwrap();
+    serde_json::from_value(nonce).unwrap()
+}
+
+#[tokio::test]
+async fn pause_on_chain_is_listed_with_its_cause_and_costs_no_gas() {
+    let service = ServiceFixture::start_with_chains().await;
+    let base = service.app.env().chain(Chain::Base);
+    let (chain, contract) = (base.devchain(), base.spec().contract.0.into());
+    let Accounts { admin, settler, .. } = Accounts::known();
+    let admin_calls = async |call: Vec<u8>| {
+        let nonce = nonce_of(chain, admin.address()).await.to();
+        let fees = (100_000_000_000, 1_000_000);
+        let (raw, _) = admin.sign_call(chain.chain_id(), nonce, contract, call.into(), 200_000, fees.0, fees.1);
+        chain.send_raw(raw).await.unwrap();
+        chain.mine(1).await.unwrap();
+    };
+    admin_calls(Payferry::pauseCall { settle_: true, send_: true }.abi_encode()).await;
+    let made = service.app.paid("10", "confirmed").await;
+    let item = until_stuck(&service, "settler", true).await;
+    assert!(item["reason"].as_str().unwrap().contains("settling is paused on-chain: the admin"), "{item:#}");
+    assert_eq!(nonce_of(chain, settler.address()).await, U64::ZERO, "no transaction");
+    admin_calls(Payferry::unpauseCall { settle_: true, send_: true }.abi_encode()).await;
+    service.app.payment_when(&made, "settled").await;
+    until_stuck(&service, "settler", false).await;
+}
+
 #[tokio::test]
 async fn settler_without_gas_or_with_a_high_base_fee_is_listed() {
     let service = ServiceFixture::start_with_chains().await;
     let env = service.app.env();
     let setups = env.setups().unwrap();
     let setup = setups.iter().find(|setup| setup.spec.chain == Chain::Base).unwrap();
-    let operator = setup.signer.address().0.into();
+    let settler = setup.settler.address().0.into();
     let chain = env.chain(Chain::Base).devchain();
-    chain.set_balance(operator, U256::ZERO).await.unwrap();
+    chain.set_balance(settler, U256::ZERO).await.unwrap();
     let made = service.app.add_payment().await;
     service.app.pay(&made, "10").await;
     let item = until_stuck(&service, "settler", true).await;
@@ -177,7 +208,7 @@ async fn settler_without_gas_or_with_a_high_base_fee_is_listed() {
     assert!(item["reason"].as_str().unwrap().contains("cannot pay"), "{item:#}");
     assert!(item["since"].is_string() && item["age_ms"].as_i64().unwrap() < 600_000, "{item:#}");
     service.app.payment_when(&made, "confirmed").await;
-    chain.set_balance(operator, U256::from(10).pow(U256::from(20))).await.unwrap();
+    chain.set_balance(settler, U256::from(10).pow(U256::from(20))).await.unwrap();
     service.app.payment_when(&made, "settled").await;
     until_stuck(&service, "settler", false).await;
     // A base fee above the ceiling, with advice, until it falls.

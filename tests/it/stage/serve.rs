@@ -14,7 +14,7 @@ use payferry::config::Config;
 use payferry::service::{self, chains, secrets};
 use payferry_actors::System;
 use payferry_domain::{Amount, Chain, Token};
-use payferry_evm::deploy::{Roles, contract_address, deploy};
+use payferry_evm::deploy::{contract_address, deploy};
 use payferry_evm::wallet::domain_address;
 use payferry_harness::database::TestDatabase;
 use payferry_harness::deployment::{Accounts, Deployment};
@@ -62,12 +62,8 @@ impl<const IS_ANVIL: bool> Serve<IS_ANVIL> {
             Deployment::tokens_only(chain, node, &accounts).await
         }))
         .await;
-        let roles = Roles {
-            admin: domain_address(Accounts::admin()),
-            operator: domain_address(accounts.operator.address()),
-            treasury: domain_address(Accounts::treasury()),
-        };
-        let contract = contract_address(roles);
+        let admin = domain_address(accounts.admin.address());
+        let contract = contract_address(admin);
         for deployment in &mut deployments {
             deployment.contract = Address::from(contract.0);
         }
@@ -76,11 +72,12 @@ impl<const IS_ANVIL: bool> Serve<IS_ANVIL> {
         files.write();
         let config = Config::load(Some(&files.config()), []).unwrap();
         // Like `payferry deploy`.
-        let signer = secrets::signer(&config.signer).unwrap();
+        let signer = secrets::signers(&config).unwrap().settler;
         let configured = chains::configured(&config, contract).unwrap();
-        for deployed in join_all(configured.iter().map(|one| deploy(&one.spec, &one.client, &signer, roles))).await {
+        for deployed in join_all(configured.iter().map(|one| deploy(&one.spec, &one.client, &signer, admin))).await {
             assert_eq!(deployed.unwrap().address, contract);
         }
+        join_all(deployments.iter().map(|deployment| deployment.grant(&accounts))).await;
         let make_psp = move || Binary::at(env!("CARGO_BIN_EXE_payferry")).make_psp(&files, "Ferry PSP");
         let (psp_id, api_key) = tokio::task::spawn_blocking(make_psp).await.unwrap();
         let service = service::start(&config).await.unwrap();

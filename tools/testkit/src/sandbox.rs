@@ -6,11 +6,13 @@ use alloy::primitives::Address;
 use payferry_devchain::DevWallet;
 use serde::Deserialize;
 
-use crate::wire::{Chain, Token};
+use crate::wire::{Chain, PspId, Token};
 
 /// A sandbox as one PSP sees it.
 #[derive(Debug, Clone, Deserialize)]
 pub struct SandboxInfo {
+    /// The PSP.
+    pub psp_id: PspId,
     /// The sandbox's clock.
     pub clock: ClockInfo,
     /// Its chains.

@@ -98,6 +98,11 @@ macro_rules! ids {
             pub fn generate() -> Self {
                 Self(Ulid::generate())
             }
+
+            /// Returns the number that identifies it in the contract.
+            pub const fn ulid(self) -> u128 {
+                self.0.0
+            }
         }
 
         impl fmt::Display for $name {
@@ -121,6 +126,8 @@ macro_rules! ids {
 }
 
 ids! {
+    /// Id of a PSP.
+    PspId = "psp_";
     /// Id of a merchant.
     MerchantId = "merch_";
     /// Id of a customer.

@@ -2,61 +2,69 @@
 #![allow(clippy::unwrap_used)]
 
 use alloy::primitives::Log;
+use payferry_domain::FeeBps;
+use payferry_evm::wallet::Vaults;
 
 use super::*;
 
-const NUMBER: i64 = 1_000;
+const CONTRACT: Address = Address([6; 20]);
 const TOKEN: Address = Address([7; 20]);
 const RECIPIENT: Address = Address([8; 20]);
+const ID: u128 = 1_000;
 
-fn row(kind: &str, payment: &str, psp: &str) -> operations::Model {
+fn payment(id: u128) -> PaymentId {
+    PaymentId::from_ulid(id.into())
+}
+
+fn psp(id: u128) -> PspId {
+    PspId::from_ulid(id.into())
+}
+
+fn row(kind: &str, of: u128, by: u128) -> operations::Model {
     operations::Model {
-        id: "op_1".to_owned(),
+        id: OperationId::from_ulid(ID.into()).to_string(),
         chain: "base".to_owned(),
-        number: NUMBER,
         kind: kind.to_owned(),
-        payment_id: payment.to_owned(),
-        psp_id: psp.to_owned(),
+        payment_id: payment(of).to_string(),
+        psp_id: psp(by).to_string(),
+        max_fee_bps: 100,
         token_address: TOKEN.to_string(),
         amount: 100,
         psp_amount: 99,
         treasury_fee: 1,
         recipient: (kind != "settle").then(|| RECIPIENT.to_string()),
-        status: "submitted".to_owned(),
-        chain_tx_id: None,
-        tx_hash: None,
-        block_number: None,
-        failure: None,
-        revision: 1,
-        attempts: 1,
-        not_before: 0,
-        created_at: 0,
-        updated_at: 0,
+        ..operations::Model::default()
     }
 }
 
 fn success_of(event: &impl SolEvent) -> Success {
-    let log = Log { address: alloy::primitives::Address::ZERO, data: event.encode_log_data() };
-    let (number, success) = success(&log).unwrap();
-    assert_eq!(number, NUMBER);
-    success
+    success(&Log { address: alloy_address(CONTRACT), data: event.encode_log_data() }).unwrap().1
+}
+
+fn payment_vault(id: u128) -> Account {
+    alloy_address(Vaults::new(CONTRACT).of_payment(payment(id), psp(1), FeeBps::DEFAULT))
+}
+
+fn psp_vault() -> Account {
+    alloy_address(Vaults::new(CONTRACT).of_psp(psp(1)))
 }
 
 fn settled(psp_amount: u64, treasury_fee: u64) -> Success {
     success_of(&Payferry::Settled {
-        number: U256::from(NUMBER.unsigned_abs()),
-        vaultSalt: salt_of("pay_1"),
-        pspSalt: salt_of("psp_1"),
+        id: ID,
+        vault: payment_vault(1),
+        pspVault: psp_vault(),
         token: alloy_address(TOKEN),
         pspAmount: U256::from(psp_amount),
         treasuryFee: U256::from(treasury_fee),
     })
 }
 
-fn sent(from: &str) -> Success {
+fn sent(kind: OperationKind, vault: Account) -> Success {
     success_of(&Payferry::Sent {
-        number: U256::from(NUMBER.unsigned_abs()),
-        vaultSalt: salt_of(from),
+        id: ID,
+        kind: kind.number(),
+        vault,
         token: alloy_address(TOKEN),
         to: alloy_address(RECIPIENT),
         amount: U256::from(100),
@@ -64,37 +72,54 @@ fn sent(from: &str) -> Success {
 }
 
 #[test]
-fn event_belongs_to_the_operation_with_its_vault_token_and_recipient() {
+fn event_belongs_to_the_operation_with_its_kind_id_vault_token_and_recipient() {
     let carried = MovedAmounts { amount: 50, psp_amount: 40, treasury_fee: 10 };
-    assert_eq!(settled(40, 10).carried_for(&row("settle", "pay_1", "psp_1")), Some(carried));
-    let elsewhere = operations::Model { token_address: RECIPIENT.to_string(), ..row("settle", "pay_1", "psp_1") };
-    let unreadable = operations::Model { token_address: "?".to_owned(), ..row("settle", "pay_1", "psp_1") };
-    let others = [row("settle", "pay_2", "psp_1"), row("settle", "pay_1", "psp_2"), elsewhere, unreadable];
-    for other in others.iter().chain([&row("deliver", "pay_1", "psp_1"), &row("send", "pay_1", "psp_1")]) {
-        assert_eq!(settled(99, 1).carried_for(other), None, "{other:?}");
+    let own = row("settle", 1, 1);
+    assert_eq!(settled(40, 10).carried_for(&own, CONTRACT), Some(carried));
+    let others = [
+        row("settle", 2, 1),
+        row("settle", 1, 2),
+        row("deliver", 1, 1),
+        row("send", 1, 1),
+        operations::Model { max_fee_bps: 99, ..own.clone() },
+        operations::Model { id: OperationId::from_ulid((ID + 1).into()).to_string(), ..own.clone() },
+        operations::Model { token_address: RECIPIENT.to_string(), ..own.clone() },
+        operations::Model { token_address: "?".to_owned(), ..own.clone() },
+    ];
+    for other in &others {
+        assert_eq!(settled(99, 1).carried_for(other, CONTRACT), None, "{other:?}");
     }
+    assert_eq!(settled(99, 1).carried_for(&own, TOKEN), None, "another contract");
 
     let carried = MovedAmounts { amount: 100, psp_amount: 0, treasury_fee: 0 };
-    for (kind, from) in
-        [("deliver", "pay_1"), ("send", "pay_1"), ("send_psp", "psp_1"), ("payout", "psp_1"), ("withdrawal", "psp_1")]
-    {
-        let own = row(kind, "pay_1", "psp_1");
-        assert_eq!(sent(from).carried_for(&own), Some(carried), "{kind}");
+    let (wallet, vault) = (payment_vault(1), psp_vault());
+    for (kind, number, from) in [
+        ("deliver", OperationKind::Payout, wallet),
+        ("send", OperationKind::Refund, wallet),
+        ("send_psp", OperationKind::Refund, vault),
+        ("payout", OperationKind::Payout, vault),
+        ("withdrawal", OperationKind::Withdrawal, vault),
+    ] {
+        let own = row(kind, 1, 1);
+        let is_own = |success: Success, row: &operations::Model| success.carried_for(row, CONTRACT) == Some(carried);
+        assert!(is_own(sent(number, from), &own), "{kind}");
         let of_more = operations::Model { amount: 500, ..own.clone() };
-        let expected = (kind == "deliver").then_some(carried);
-        assert_eq!(sent(from).carried_for(&of_more), expected, "{kind}: another amount");
-        assert_eq!(sent("pay_2").carried_for(&own), None, "{kind}: another vault");
+        assert_eq!(is_own(sent(number, from), &of_more), kind == "deliver", "{kind}: another amount");
+        assert!(!is_own(sent(number, payment_vault(2)), &own), "{kind}: another vault");
+        assert!(!is_own(sent(OperationKind::Recovery, from), &own), "{kind}: another kind");
         let to_another = operations::Model { recipient: Some(TOKEN.to_string()), ..own.clone() };
-        assert_eq!(sent(from).carried_for(&to_another), None, "{kind}: another recipient");
-        assert_eq!(sent(from).carried_for(&row("settle", "pay_1", "psp_1")), None, "{kind}: no settlement");
+        assert!(!is_own(sent(number, from), &to_another), "{kind}: another recipient");
+        assert!(!is_own(sent(number, from), &row("settle", 1, 1)), "{kind}: no settlement");
     }
 }
 
 #[test]
-fn only_the_contract_s_error_for_this_number_means_done_before() {
+fn only_the_contract_s_error_for_this_operation_means_done_before() {
     use alloy::sol_types::SolError;
-    let reason = Payferry::AlreadyDone { number: U256::from(NUMBER.unsigned_abs()) }.abi_encode();
-    assert!(is_done_before(&reason, NUMBER) && !is_done_before(&reason, NUMBER + 1));
-    assert!(!is_done_before(&[], NUMBER) && !is_done_before(&reason[..8], NUMBER));
-    assert!(!is_done_before(&Payferry::NothingToMove {}.abi_encode(), NUMBER));
+    let key = OperationKey::settlement(ID);
+    let reason = Payferry::AlreadyDone { kind: key.kind, id: key.id }.abi_encode();
+    assert!(is_done_before(&reason, key) && !is_done_before(&reason, OperationKey::settlement(ID + 1)));
+    assert!(!is_done_before(&reason, OperationKey { kind: 1, ..key }));
+    assert!(!is_done_before(&[], key) && !is_done_before(&reason[..8], key));
+    assert!(!is_done_before(&Payferry::NothingToMove {}.abi_encode(), key));
 }

@@ -15,7 +15,7 @@ use payferry_domain::outbound::{self, OutboundId};
 use payferry_domain::payment::fixtures::{EXPIRY_SECS, at, terms};
 use payferry_domain::payment::{Command, ObservedTransfer, Payment, Terms, initiate};
 use payferry_domain::{
-    Address, Amount, Chain, Finality, FinalityPolicy, OperationId, PaymentId, Timestamp, WithdrawalId,
+    Address, Amount, Chain, FeeBps, Finality, FinalityPolicy, OperationId, PaymentId, Timestamp, WithdrawalId,
 };
 use payferry_entities::{chain_tx_attempts, chain_txs, operations, payments, sendings, transfers};
 use payferry_evm::{ChainClient, ChainSpec};
@@ -346,7 +346,11 @@ impl Env {
     }
 
     pub async fn operations(&self) -> Vec<operations::Model> {
-        operations::Entity::find().order_by_asc(operations::Column::Number).all(self.database.reader()).await.unwrap()
+        operations::Entity::find()
+            .order_by_asc(operations::Column::CreatedAt)
+            .all(self.database.reader())
+            .await
+            .unwrap()
     }
 
     pub async fn txs(&self) -> Vec<chain_txs::Model> {
@@ -375,6 +379,7 @@ impl Env {
             id: OperationId::settlement_of(*payment).to_string(),
             kind: "settle".to_owned(),
             payment_id: payment.to_string(),
+            max_fee_bps: FeeBps::DEFAULT.get().into(),
             psp_amount: units - units / 100,
             treasury_fee: units / 100,
             ..self.operation_row(units)
@@ -412,7 +417,7 @@ impl Env {
     async fn queue(&self, rows: impl Iterator<Item = operations::Model>) {
         let before = i64::try_from(self.operations().await.len()).unwrap();
         let rows =
-            (before + 1..).zip(rows).map(|(number, row)| operations::Model { number, ..row }.into_active_model());
+            (before + 1..).zip(rows).map(|(at, row)| operations::Model { created_at: at, ..row }.into_active_model());
         operations::Entity::insert_many(rows).exec(self.database.writer()).await.unwrap();
         self.handle.nudge();
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use alloy::primitives::Bytes;
 use payferry_actors::chain::{ChainContext, SettlerArgs};
-use payferry_contracts::batch_gas_limit;
+use payferry_contracts::{ITEM_GAS, batch_gas_limit};
 use payferry_domain::{Address, PaymentId};
 use payferry_evm::{ChainSpec, L1Data};
 use payferry_journal::chain::Role;
@@ -269,7 +269,7 @@ async fn l1_data_above_the_ceiling(l1_data: L1Data, contract: &str, dear: &[u128
 async fn l1_data_fee_of_an_op_stack_chain_counts_towards_the_ceiling() {
     let oracle = "0x420000000000000000000000000000000000000F";
     let limits = l1_data_above_the_ceiling(L1Data::OpStack, oracle, &[CEILING_WEI * 1_000_000], &[1_000_000]).await;
-    assert_eq!(limits, [batch_gas_limit(2); 2].map(|gas| i64::try_from(gas).unwrap()));
+    assert_eq!(limits, [batch_gas_limit(2, ITEM_GAS); 2].map(|gas| i64::try_from(gas).unwrap()));
 }
 
 #[tokio::test]
@@ -277,5 +277,5 @@ async fn l1_data_gas_of_arbitrum_counts_towards_the_ceiling() {
     let interface = "0x00000000000000000000000000000000000000c8";
     let (dear, cheap) = ([1_000_000, CEILING_WEI, 1], [10_000, 1_000, 1]);
     let limits = l1_data_above_the_ceiling(L1Data::Arbitrum, interface, &dear, &cheap).await;
-    assert_eq!(limits, [batch_gas_limit(2) + 15_000; 2].map(|gas| i64::try_from(gas).unwrap()));
+    assert_eq!(limits, [batch_gas_limit(2, ITEM_GAS) + 15_000; 2].map(|gas| i64::try_from(gas).unwrap()));
 }

@@ -124,10 +124,9 @@ impl AbandonedOperation {
     /// The payment's transfer is reorged while the settlement is in flight; then its batch reverts.
     async fn while_it_is_on_its_way(&mut self, env: &Env) {
         self.operation = OperationId::settlement_of(self.payment.id());
-        env.set_contract_paused(true, true).await;
-        env.mine(1).await;
         env.queue_settlements(&[self.payment.id()], UNITS).await;
         env.until_signed(1).await;
+        env.set_contract_paused(true, true).await;
         hold_back(env, true);
         self.notified(env, &paying(env).rev(2).gone().seen()).await;
         assert_eq!(self.payment.settlement.as_deref().unwrap().state, SettlementState::Withdrawn);
@@ -141,13 +140,15 @@ impl AbandonedOperation {
     /// operation; a second reorg removes that too; then its batch reverts.
     async fn when_the_chain_had_refused_it(&mut self, env: &Env) {
         let before = env.devchain.head().number;
-        env.blacklist(ELSEWHERE, true).await;
         if self.owner == Owner::Withdrawal {
             env.queue_withdrawals(&[ELSEWHERE], UNITS).await;
             self.operation = env.operation().await.id.parse().unwrap();
         } else {
             self.queue_refund(env).await;
         }
+        // The simulation does not see the rejection, which is mined first in the same block.
+        env.until_signed(1).await;
+        env.set_blacklisted(ELSEWHERE, true).await;
         self.until(env, "failed").await;
         let row = self.row(env).await;
         let (refund_id, revision) = (RefundId::from_ulid(self.operation.ulid()), u32::try_from(row.revision).unwrap());
@@ -179,6 +180,7 @@ impl AbandonedOperation {
             (operations::Column::Id, Expr::value(self.operation.to_string())),
             (operations::Column::PaymentId, Expr::value(self.payment.id().to_string())),
             (operations::Column::Kind, Expr::value(kind)),
+            (operations::Column::MaxFeeBps, Expr::value(i64::from(self.payment.terms.fee_bps.get()))),
         ];
         env.update_operations(Condition::all(), changes).await;
     }

@@ -3,11 +3,11 @@
 mod agreement;
 mod blocking_error;
 mod crash;
+mod done;
 mod env;
 mod faults;
 mod fees;
 mod given_up;
-mod numbers;
 mod reorg;
 mod send;
 mod settle;

@@ -2,16 +2,21 @@
 
 use std::time::Duration;
 
+use alloy::primitives::U256;
+use alloy::sol_types::SolCall;
+use payferry_contracts::{self as contract, Payferry};
 use payferry_devchain::Dropped;
+use payferry_domain::Address;
 use payferry_domain::payment::Command;
 use payferry_entities::operations;
 use payferry_entities::operations::Column::Status;
+use payferry_evm::wallet::alloy_address;
 use payferry_journal::chain::Role;
 use sea_orm::ColumnTrait;
 use sea_orm::sea_query::Expr;
 
 use super::env::Env;
-use crate::env::GWEI;
+use crate::env::{Coin, GWEI, operator};
 
 const UNITS: u64 = 10_000_050;
 
@@ -115,16 +120,67 @@ async fn reports_the_amounts_of_the_transaction_not_of_a_later_request() {
 #[tokio::test]
 async fn reverted_batch_is_queued_again() {
     let env = Env::new().await;
-    let payments = env.paid(2, UNITS).await;
+    signed(&env, 2).await;
+    // After the simulation, and before the batch in the same block.
     env.set_contract_paused(true, false).await;
-    env.mine(1).await;
-    env.start().await;
-    env.queue_settlements(&payments, UNITS).await;
-    env.until_signed(2).await;
     env.mine(1).await;
     env.until("it is queued again", async || env.txs().await.iter().any(|tx| tx.status == "reverted")).await;
     env.set_contract_paused(false, false).await;
     env.settle_all_once(2, UNITS).await;
+}
+
+/// The admin changes the contract so that it refuses the settler's batches: nothing is sent, and the cause is reported.
+async fn refused_on_chain(change: impl SolCall, cause: &str) -> Env {
+    let env = Env::new().await;
+    let payments = env.paid(2, UNITS).await;
+    env.call_as_owner(env.spec.contract, change.abi_encode()).await;
+    env.mine(1).await;
+    env.start().await;
+    env.queue_settlements(&payments, UNITS).await;
+    env.mine_until("the cause is reported", async || {
+        env.handle.blocked_reason().is_some_and(|reason| reason.contains(cause))
+    })
+    .await;
+    env.mine(3).await;
+    assert!(env.txs().await.is_empty(), "no gas is spent");
+    assert!(env.operations().await.iter().all(|row| row.status == "queued" && row.attempts == 0));
+    env
+}
+
+#[tokio::test]
+async fn pause_on_chain_costs_no_gas_and_ends() {
+    let pause = Payferry::pauseCall { settle_: true, send_: false };
+    let env = refused_on_chain(pause, "settling is paused on-chain: the admin of the contract must resume it").await;
+    env.set_contract_paused(false, false).await;
+    env.settle_all_once(2, UNITS).await;
+    env.until("settling is not blocked", async || env.handle.blocked_reason().is_none()).await;
+}
+
+#[tokio::test]
+async fn revoked_role_costs_no_gas() {
+    let revoke = Payferry::revokeCall { role: contract::Role::Settler, key: alloy_address(operator()) };
+    refused_on_chain(revoke, "the contract has not granted the settler role to").await;
+}
+
+#[tokio::test]
+async fn limit_of_a_token_delays_a_transfer_and_fails_none() {
+    let env = Env::new().await;
+    env.send_money(env.psp_vault(), UNITS * 10).await;
+    let limit =
+        |units: u64| Payferry::setLimitCall { token: alloy_address(env.coin(Coin::Usdc)), limit: U256::from(units) };
+    env.call_as_owner(env.spec.contract, limit(UNITS).abi_encode()).await;
+    env.mine(1).await;
+    env.start().await;
+    let recipients = [Address([1; 20]), Address([2; 20])];
+    env.queue_withdrawals(&recipients[..1], UNITS).await;
+    env.queue_withdrawals(&recipients[1..], UNITS / 4).await;
+    env.mine_until("the small one is sent", async || env.balance(recipients[1]).await == UNITS / 4).await;
+    env.mine_until("the other is reported", async || {
+        env.handle.blocked_reason().is_some_and(|reason| reason.contains("the limit of the token leaves"))
+    })
+    .await;
+    let row = env.operations().await.remove(0);
+    assert_eq!((row.status.as_str(), row.attempts), ("queued", 0), "{row:?}");
 }
 
 #[tokio::test]

@@ -122,6 +122,7 @@ async fn thousand_transfers_of_one_block_are_recorded_and_reported_once() {
 #[tokio::test]
 async fn wrong_chain_is_not_read() {
     let mut env = Env::new().await;
+    let usdt = env.coin(Coin::Usdt);
     env.spec.tokens = vec![(Token::Usdc, env.spec.treasury)];
     let error = env.spec.check(&env.client()).await.unwrap_err();
     assert_eq!(error.to_string(), format!("base: no contract at {}, expected USDC", env.spec.treasury));
@@ -134,6 +135,10 @@ async fn wrong_chain_is_not_read() {
     env.spec.tokens = vec![(Token::Usdc, env.spec.contract)];
     let error = env.spec.check(&env.client()).await.unwrap_err();
     assert!(error.to_string().contains("must have 6 decimals, found none") || error.is_transient(), "{error}");
+    // A contract of the first version has no `VERSION`.
+    env.spec.contract = usdt;
+    let error = env.spec.check(&env.client()).await.unwrap_err();
+    assert!(error.to_string().contains("is not version 2; run `payferry deploy`"), "{error}");
     env.spec.chain_id = 1;
     let error = env.spec.check(&env.client()).await.unwrap_err();
     assert_eq!(error.to_string(), "base: the endpoint serves chain 8453, expected chain id 1");

@@ -6,11 +6,11 @@ use alloy::consensus::TxEip1559;
 use alloy::primitives::{Address as Account, B256, Bytes, U256, keccak256};
 use alloy::sol_types::{SolCall, SolEvent};
 use payferry_contracts::{
-    CREATE2_DEPLOYER, Payferry, TestUSDC, Token as TokenContract, create2_deploy_input, payferry_address,
+    CREATE2_DEPLOYER, Grants, Payferry, TestUSDC, Token as TokenContract, create2_deploy_input, payferry_address,
     payferry_init_code, test_usdc_init_code, test_usdt_init_code,
 };
 use payferry_devchain::{ChainConfig, DevWallet, Devchain, Dropped, GenesisAccount};
-use payferry_domain::{Address, Amount, Chain, Token};
+use payferry_domain::{Address, Amount, Chain, OperationId, Token};
 use payferry_evm::wallet::{OperatorSigner, Vaults, alloy_address, domain_address};
 use payferry_evm::{ChainClient, ChainSpec};
 use payferry_harness::endpoint::Endpoint;
@@ -25,6 +25,8 @@ const OWNER: &str = "owner";
 /// Account that signs for the service and pays its gas.
 const OPERATOR: &str = "operator";
 const TREASURY: Account = Account::repeat_byte(0x77);
+/// Limit of outbound transfers of each token in 24 hours, in base units.
+const SEND_LIMIT: u64 = 1 << 60;
 /// More than a batch of 250 mints needs.
 const CALL_GAS: u64 = 15_000_000;
 pub const GWEI: u128 = 1_000_000_000;
@@ -104,7 +106,7 @@ impl ChainEnv {
     pub async fn open(chain: Chain, config: ChainConfig, endpoints: usize) -> Self {
         let devchain = Devchain::open(config).await.unwrap();
         let (owner, gas) = (DevWallet::from_seed(OWNER).address(), alloy_address(operator()));
-        let factory = payferry_init_code(owner, gas, gas, TREASURY);
+        let factory = payferry_init_code(owner);
         let coins = Coin::ALL.map(|coin| {
             let salt = keccak256(format!("{} on {chain}", coin.as_str()));
             let code = if coin == Coin::Usdt { test_usdt_init_code(owner) } else { test_usdc_init_code(owner) };
@@ -118,6 +120,11 @@ impl ChainEnv {
         let mut this = Self { chain, devchain, spec, endpoints: Vec::new(), sending: tokio::sync::Mutex::default() };
         let deployer = domain_address(CREATE2_DEPLOYER);
         this.call_as_owner(deployer, create2_deploy_input(B256::ZERO, &factory).to_vec()).await;
+        // A look-alike, too: it cannot be sent back without a limit.
+        let limits = [usdc, usdt, lookalike].map(|token| (alloy_address(token), U256::from(SEND_LIMIT))).to_vec();
+        for call in (Grants { settler: gas, sender: gas, treasury: TREASURY, limits }).calls() {
+            this.call_as_owner(contract, call.to_vec()).await;
+        }
         let units = 1_000_000_000_000_000_u64;
         for (address, deployment) in coins {
             this.call_as_owner(deployer, deployment.to_vec()).await;
@@ -176,8 +183,10 @@ impl ChainEnv {
 
     /// Pauses or resumes the contract, first in its block; not mined yet.
     pub async fn set_contract_paused(&self, is_settle_paused: bool, is_send_paused: bool) {
-        let call = Payferry::setPausedCall { settlePaused_: is_settle_paused, sendPaused_: is_send_paused };
-        self.call_as_owner(self.spec.contract, call.abi_encode()).await;
+        let resume = Payferry::unpauseCall { settle_: !is_settle_paused, send_: !is_send_paused };
+        self.call_as_owner(self.spec.contract, resume.abi_encode()).await;
+        let pause = Payferry::pauseCall { settle_: is_settle_paused, send_: is_send_paused };
+        self.call_as_owner(self.spec.contract, pause.abi_encode()).await;
     }
 
     /// Sends a transaction of the operator's key that the service does not know.
@@ -279,16 +288,19 @@ impl ChainEnv {
         count("pending").await != count("latest").await
     }
 
-    /// Numbers of the operations that the contract has executed, in order, one entry per execution.
-    pub async fn executed(&self) -> Vec<i64> {
+    /// Ids of the operations that the contract has executed, in order, one entry per execution.
+    pub async fn executed(&self) -> Vec<String> {
         let done = [Payferry::Settled::SIGNATURE_HASH, Payferry::Sent::SIGNATURE_HASH];
         let filter =
             json!([{"address": self.spec.contract, "fromBlock": "0x0", "toBlock": "latest", "topics": [done]}]);
         let logs = self.ask("eth_getLogs", filter).await;
-        let number = |log: &Value| i64::try_from(quantity(&log["topics"][1])).unwrap();
-        let mut numbers: Vec<i64> = logs.as_array().unwrap().iter().map(number).collect();
-        numbers.sort_unstable();
-        numbers
+        let id = |log: &Value| {
+            let topic: U256 = log["topics"][1].as_str().unwrap().parse().unwrap();
+            OperationId::from_ulid(topic.to::<u128>().into()).to_string()
+        };
+        let mut ids: Vec<String> = logs.as_array().unwrap().iter().map(id).collect();
+        ids.sort_unstable();
+        ids
     }
 }
 

@@ -21,7 +21,7 @@ use payferry_devchain::{ChainConfig, Mining, Tags};
 use payferry_domain::customer::{self, CustomerKind};
 use payferry_domain::outbound::{OutboundId, OutboundTransfer};
 use payferry_domain::payment::{Decision, Payment, Purpose, Status, Verdict, fixtures};
-use payferry_domain::{Address, Amount, Chain, CustomerId, MerchantId, PaymentId, PspId, Timestamp, Token};
+use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, MerchantId, PaymentId, PspId, Timestamp, Token};
 use payferry_entities::{Database, deliveries, events, psps};
 use payferry_evm::ChainSpec;
 use payferry_harness::PATIENCE;
@@ -181,7 +181,8 @@ impl Env {
         let setup = |chain: &ChainEnv| ChainSetup {
             spec: chain.spec.clone(),
             client: chain.client(options.timeout),
-            signer: operator_signer(),
+            settler: operator_signer(),
+            sender: operator_signer(),
             wake_ups: chain.endpoints.is_empty().then(|| wake_on_change(chain.devchain.heads())),
             checkpoint: options.checkpoint.clone(),
         };
@@ -238,8 +239,9 @@ impl Env {
         self.chain().vaults().of_psp(self.psp)
     }
 
+    /// Vault of a payment with the default fee.
     pub fn vault(&self, payment: PaymentId) -> Address {
-        self.chain().vaults().of_payment(payment)
+        self.chain().vaults().of_payment(payment, self.psp, FeeBps::DEFAULT)
     }
 
     /// Mines on every chain.

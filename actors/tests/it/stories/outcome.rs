@@ -161,7 +161,7 @@ async fn holdings(env: &Env, subjects: &[(String, Subject)], others: &BTreeSet<S
     let mut target_accounts: Vec<(&str, Address)> = Vec::new();
     for (name, subject) in subjects {
         if let Subject::Payment(id) = subject {
-            target_accounts.push((name, env.vault(*id)));
+            target_accounts.push((name, env.load(*id).await.terms.wallet));
         }
     }
     target_accounts.extend([("psp", env.psp_vault()), ("treasury", treasury)]);

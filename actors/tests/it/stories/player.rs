@@ -177,19 +177,19 @@ impl Player {
             Subject::OutboundTransfer(id) => id.to_string(),
         };
         let of_it = operations::Entity::find().filter(operations::Column::PaymentId.eq(id));
-        let last = of_it.order_by_desc(operations::Column::Number).one(self.env.database.reader()).await.unwrap();
+        let last = of_it.order_by_desc(operations::Column::CreatedAt).one(self.env.database.reader()).await.unwrap();
         last.ok_or_else(|| "there is no operation".to_owned())
     }
 
     /// Returns the address of this name: a payment's vault, the PSP's vault, the treasury, or an account, which then
     /// becomes part of the outcome.
-    pub fn address(&mut self, name: &str) -> payferry_domain::Address {
+    pub async fn address(&mut self, name: &str) -> payferry_domain::Address {
         let of_payment = self.subjects.iter().find_map(|(known, subject)| match subject {
             Subject::Payment(id) if known == name => Some(*id),
             _ => None,
         });
         match (name, of_payment) {
-            (_, Some(id)) => self.env.vault(id),
+            (_, Some(id)) => self.env.load(id).await.terms.wallet,
             ("psp", _) => self.env.psp_vault(),
             ("treasury", _) => self.env.chains.values().next().unwrap().spec.treasury,
             _ => {

@@ -161,12 +161,12 @@ async fn held_as_booked(
 
 /// Checks that the contract executed every completed operation once, and no other.
 async fn executed_once(env: &Env, wrong: &mut Vec<String>) {
-    let rows = operations::Entity::find().order_by_asc(operations::Column::Number).all(env.database.reader()).await;
+    let rows = operations::Entity::find().order_by_asc(operations::Column::Id).all(env.database.reader()).await;
     let rows = rows.unwrap();
     for (chain, story) in &env.chains {
         let of_chain = rows.iter().filter(|row| row.chain == chain.as_str());
         let done = of_chain.clone().filter(|row| matches!(row.status.as_str(), "mined" | "succeeded"));
-        let mut expected: Vec<i64> = done.map(|row| row.number).collect();
+        let mut expected: Vec<String> = done.map(|row| row.id.clone()).collect();
         expected.sort_unstable();
         let executed = story.executed().await;
         if executed != expected {

@@ -63,7 +63,7 @@ pub async fn carry_out(player: &mut Player, step: &Step) -> Result<(), Refused> 
         }
         "customer" => change_customer(player, step).await,
         "register" => {
-            let address = player.address(&step.words[1]);
+            let address = player.address(&step.words[1]).await;
             player.env.register_wallet(address).await;
             Ok(())
         }
@@ -72,9 +72,9 @@ pub async fn carry_out(player: &mut Player, step: &Step) -> Result<(), Refused> 
             player.env.pause(scope, step.words[0] == "pause").await;
             Ok(())
         }
-        "kyt" => kyt(player, step),
+        "kyt" => kyt(player, step).await,
         "blacklist" | "unblacklist" => {
-            let address = player.address(&step.words[1]);
+            let address = player.address(&step.words[1]).await;
             player.env.blacklist(address, step.words[0] == "blacklist").await;
             Ok(())
         }
@@ -102,7 +102,7 @@ async fn request(player: &mut Player, step: &Step) -> Result<Option<Request>, Re
         "accept" => Command::Accept { expected_received: step.after("expected").map(|amount| amount.parse().unwrap()) },
         "retry" => Command::RetrySettlement { by: Requester::Psp },
         "refund" => refund(player, &payment, step).await?,
-        _ => operator(player, &payment, step)?,
+        _ => operator(player, &payment, step).await?,
     };
     Ok(Some(Request::Command(payment.id(), command)))
 }
@@ -157,7 +157,7 @@ async fn pay(player: &mut Player, step: &Step) -> Result<(), Refused> {
 }
 
 async fn refund(player: &mut Player, payment: &Payment, step: &Step) -> Result<Command, Refused> {
-    let to = address_after(player, step, "to");
+    let to = address_after(player, step, "to").await;
     let asset = if step.has("misdirected") {
         Some(misdirected(payment).ok_or("no misdirected transfer")?)
     } else {
@@ -175,8 +175,8 @@ async fn refund(player: &mut Player, payment: &Payment, step: &Step) -> Result<C
     Ok(Command::RequestRefund(Box::new(order)))
 }
 
-fn address_after(player: &mut Player, step: &Step, word: &str) -> Option<Address> {
-    step.after(word).map(|name| player.address(name))
+async fn address_after(player: &mut Player, step: &Step, word: &str) -> Option<Address> {
+    Some(player.address(step.after(word)?).await)
 }
 
 async fn send(player: &mut Player, step: &Step) -> Result<Request, Refused> {
@@ -196,7 +196,7 @@ async fn send(player: &mut Player, step: &Step) -> Result<Request, Refused> {
 
 /// An operator's decision about a payment: `transfer` or `refund-address`, each with `allow` or `block`; `refund` with
 /// `approve` or `reject`; `refund-blocked`; `retry`.
-fn operator(player: &mut Player, payment: &Payment, step: &Step) -> Result<Command, Refused> {
+async fn operator(player: &mut Player, payment: &Payment, step: &Step) -> Result<Command, Refused> {
     let now = player.env.clock().now();
     Ok(match step.words[1].as_str() {
         "transfer" => {
@@ -214,7 +214,7 @@ fn operator(player: &mut Player, payment: &Payment, step: &Step) -> Result<Comma
             Command::DecideRefund { refund_id, approve: step.has("approve") }
         }
         "refund-blocked" => {
-            let (to, amount) = (address_after(player, step, "to"), step.amount());
+            let (to, amount) = (address_after(player, step, "to").await, step.amount());
             let order = RefundOrder::new(RefundId::generate(), Requester::Operator);
             Command::RequestRefund(Box::new(RefundOrder { amount, to, funds: Funds::Blocked, ..order }))
         }
@@ -239,12 +239,12 @@ async fn change_customer(player: &mut Player, step: &Step) -> Result<(), Refused
     Ok(())
 }
 
-fn kyt(player: &mut Player, step: &Step) -> Result<(), Refused> {
+async fn kyt(player: &mut Player, step: &Step) -> Result<(), Refused> {
     match step.said() {
         [word] if word == "away" || word == "back" => player.env.judge.set_away(word == "away"),
         [name, _] => {
             let is_payer = PAYERS.contains(&name.as_str());
-            let address = if is_payer { account(name) } else { player.address(name) };
+            let address = if is_payer { account(name) } else { player.address(name).await };
             player.env.judge.say(address, step.decision()?);
         }
         _ => return Err("expected away, back, or a name and a decision".to_owned()),

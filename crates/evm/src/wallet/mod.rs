@@ -5,8 +5,9 @@
 mod keystore;
 mod signer;
 
-use payferry_contracts::{salt_of, vault_code_hash};
-use payferry_domain::{Address, Hash32, PaymentId, PspId};
+use alloy::primitives::B256;
+use payferry_contracts::{payment_salt, psp_salt, vault_code_hash};
+use payferry_domain::{Address, FeeBps, Hash32, PaymentId, PspId};
 
 pub use keystore::KeystoreError;
 pub use signer::{OperatorSigner, SignedTx, SignerError};
@@ -30,18 +31,18 @@ impl Vaults {
         self.factory
     }
 
-    /// The intermediary wallet of a payment: two hashes of its full id.
-    pub fn of_payment(&self, id: PaymentId) -> Address {
-        self.of(&id.to_string())
+    /// The intermediary wallet of a payment. It commits to the PSP and to the maximum fee.
+    pub fn of_payment(&self, id: PaymentId, psp_id: PspId, max_fee: FeeBps) -> Address {
+        self.at(payment_salt(id.ulid().0, psp_id.ulid().0, max_fee.get()))
     }
 
     /// The vault that receives a PSP's share.
     pub fn of_psp(&self, id: PspId) -> Address {
-        self.of(&id.to_string())
+        self.at(psp_salt(id.ulid().0))
     }
 
-    fn of(&self, id: &str) -> Address {
-        domain_address(alloy_address(self.factory).create2(salt_of(id), alloy_hash(self.code_hash)))
+    fn at(&self, salt: B256) -> Address {
+        domain_address(alloy_address(self.factory).create2(salt, alloy_hash(self.code_hash)))
     }
 }
 
@@ -75,13 +76,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vault_addresses_differ_by_id_and_kind_and_match_the_contract() {
+    fn vault_addresses_differ_by_their_parts_and_match_the_contract() {
         let vaults = Vaults::new(Address([7; 20]));
-        let payment = PaymentId::generate();
-        let psp: PspId = payment.to_string().replace("pay_", "psp_").parse().unwrap();
-        assert_ne!(vaults.of_payment(payment), vaults.of_psp(psp));
-        assert_ne!(vaults.of_payment(payment), vaults.of_payment(PaymentId::generate()));
-        let expected = payferry_contracts::vault_address([7; 20].into(), salt_of(&payment.to_string()));
-        assert_eq!(vaults.of_payment(payment).0, expected.into_array());
+        let (payment, psp, fee) = (PaymentId::generate(), PspId::generate(), FeeBps::DEFAULT);
+        let vault = vaults.of_payment(payment, psp, fee);
+        assert_ne!(vault, vaults.of_psp(PspId::from_ulid(payment.ulid())));
+        assert_ne!(vault, vaults.of_payment(PaymentId::generate(), psp, fee));
+        assert_ne!(vault, vaults.of_payment(payment, PspId::generate(), fee));
+        assert_ne!(vault, vaults.of_payment(payment, psp, FeeBps::ZERO));
+        let salt = payment_salt(payment.ulid().0, psp.ulid().0, fee.get());
+        assert_eq!(vault.0, payferry_contracts::vault_address([7; 20].into(), salt).into_array());
     }
 }

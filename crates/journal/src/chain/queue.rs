@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use payferry_domain::{Address, Amount, Chain, Finality, FinalityPolicy, Timestamp};
 use payferry_entities::{Database, chain_txs, operations, payments, sendings};
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
+use sea_orm::{
+    ColumnTrait, DbErr, EntityTrait, ExprTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select,
+};
 use serde::Deserialize;
 
 use super::rows::row_number;
@@ -22,26 +24,31 @@ const REVERTED_TXS_MAX: u64 = 1_000;
 
 /// Position in a list that may be longer than one pass. It wraps around at the end, so that long waits at the front
 /// hide nothing behind them.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct QueuePage {
-    after: Option<i64>,
+#[derive(Clone, Debug)]
+pub struct QueuePage<P> {
+    after: Option<P>,
 }
 
-impl QueuePage {
+impl<P> Default for QueuePage<P> {
+    fn default() -> Self {
+        Self { after: None }
+    }
+}
+
+impl<P> QueuePage<P> {
     /// True if the next pass starts at the beginning of the list.
-    pub fn is_first(self) -> bool {
+    pub fn is_first(&self) -> bool {
         self.after.is_none()
     }
 
-    fn after(self) -> i64 {
-        self.after.unwrap_or(i64::MIN)
-    }
-
     /// Continues after these rows if there may be more.
-    fn turn<T>(&mut self, rows: &[T], limit: u64, place: impl Fn(&T) -> i64) {
+    fn turn<T>(&mut self, rows: &[T], limit: u64, place: impl Fn(&T) -> P) {
         self.after = rows.last().filter(|_| rows.len() as u64 >= limit).map(place);
     }
 }
+
+/// Position of an operation: creation time and id.
+pub type OperationPosition = (i64, String);
 
 fn operations_with(chain: Chain, status: &str) -> Select<operations::Entity> {
     operations::Entity::find()
@@ -49,7 +56,7 @@ fn operations_with(chain: Chain, status: &str) -> Select<operations::Entity> {
         .filter(operations::Column::Status.eq(status))
 }
 
-/// Operations of this role that can be batched now, by number.
+/// Operations of this role that can be batched now, oldest first.
 pub async fn queued(
     database: &Database,
     chain: Chain,
@@ -60,26 +67,29 @@ pub async fn queued(
     operations_with(chain, "queued")
         .filter(operations::Column::Kind.is_in(role.kinds().iter().copied()))
         .filter(operations::Column::NotBefore.lte(now.as_millis()))
-        .order_by_asc(operations::Column::Number)
+        .order_by_asc(operations::Column::CreatedAt)
+        .order_by_asc(operations::Column::Id)
         .limit(limit as u64)
         .all(database.reader())
         .await
 }
 
-/// Page of the operations with this status, by number.
+/// Page of the operations with this status, oldest first.
 pub async fn with_status(
     database: &Database,
     chain: Chain,
     status: &str,
-    page: &mut QueuePage,
+    page: &mut QueuePage<OperationPosition>,
 ) -> Result<Vec<operations::Model>, DbErr> {
-    let rows = operations_with(chain, status)
-        .filter(operations::Column::Number.gt(page.after()))
-        .order_by_asc(operations::Column::Number)
-        .limit(OPERATIONS_PAGE)
-        .all(database.reader())
-        .await?;
-    page.turn(&rows, OPERATIONS_PAGE, |row| row.number);
+    use operations::Column::{CreatedAt, Id};
+    let mut query = operations_with(chain, status);
+    if let Some((created_at, id)) = &page.after {
+        let after = CreatedAt.gt(*created_at).or(CreatedAt.eq(*created_at).and(Id.gt(id.as_str())));
+        query = query.filter(after);
+    }
+    let query = query.order_by_asc(CreatedAt).order_by_asc(Id).limit(OPERATIONS_PAGE);
+    let rows = query.all(database.reader()).await?;
+    page.turn(&rows, OPERATIONS_PAGE, |row| (row.created_at, row.id.clone()));
     Ok(rows)
 }
 
@@ -91,7 +101,7 @@ pub async fn carried(database: &Database, txs: &[i64]) -> Result<Vec<operations:
 fn in_txs(txs: &[i64]) -> Select<operations::Entity> {
     operations::Entity::find()
         .filter(operations::Column::ChainTxId.is_in(txs.iter().copied()))
-        .order_by_asc(operations::Column::Number)
+        .order_by_asc(operations::Column::Id)
 }
 
 /// Operations in these mined transactions that are neither mined nor failed yet: the contract rejected them.
@@ -102,15 +112,15 @@ pub async fn carried_undecided(database: &Database, txs: &[i64]) -> Result<Vec<o
     in_txs(txs).filter(operations::Column::Status.eq("submitted")).all(database.reader()).await
 }
 
-/// Operations with these numbers that are in no transaction now: queued, failed or cancelled.
-pub async fn idle(database: &Database, chain: Chain, numbers: &[i64]) -> Result<Vec<operations::Model>, DbErr> {
-    if numbers.is_empty() {
+/// Operations with these ids that are in no transaction now: queued, failed or cancelled.
+pub async fn idle(database: &Database, chain: Chain, ids: &[String]) -> Result<Vec<operations::Model>, DbErr> {
+    if ids.is_empty() {
         return Ok(Vec::new());
     }
     operations::Entity::find()
         .filter(operations::Column::Chain.eq(chain.as_str()))
         .filter(operations::Column::Status.is_in(["queued", "failed", "cancelled"]))
-        .filter(operations::Column::Number.is_in(numbers.iter().copied()))
+        .filter(operations::Column::Id.is_in(ids))
         .all(database.reader())
         .await
 }
@@ -132,9 +142,9 @@ pub async fn submitted_txs(database: &Database, chain: Chain) -> Result<Vec<chai
 pub async fn mined_txs(
     database: &Database,
     chain: Chain,
-    page: &mut QueuePage,
+    page: &mut QueuePage<i64>,
 ) -> Result<Vec<chain_txs::Model>, DbErr> {
-    let query = without_input(txs(chain, "mined").filter(chain_txs::Column::Id.gt(page.after())));
+    let query = without_input(txs(chain, "mined").filter(chain_txs::Column::Id.gt(page.after.unwrap_or(i64::MIN))));
     let query = query.order_by_asc(chain_txs::Column::Id).limit(MINED_TXS_PAGE);
     let rows = query.all(database.reader()).await?;
     page.turn(&rows, MINED_TXS_PAGE, |row| row.id);

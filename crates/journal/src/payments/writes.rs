@@ -207,6 +207,7 @@ fn operation_row(payment: &Payment, operation: &NewOperation, real_now: Timestam
         kind: kind.to_owned(),
         payment_id: payment.id().to_string(),
         psp_id: payment.terms.psp_id.to_string(),
+        max_fee_bps: payment.terms.fee_bps.get().into(),
         token_address: operation.token_address.to_string(),
         amount,
         psp_amount,

@@ -44,8 +44,6 @@ pub enum JournalWrite {
     ChainTxOutcome(Box<ChainTxOutcome>),
     /// Operations that must not be signed.
     Refusal(Box<OperationRefusal>),
-    /// An operation whose number is already used on-chain.
-    Renumbering(Box<Renumbering>),
 }
 
 /// A new payment. Precondition: its idempotency key, if any, is new.
@@ -376,27 +374,6 @@ pub struct RefusedOperation {
     pub failure: String,
 }
 
-/// An operation whose number another one has used on-chain. It gets the next number of its chain, not below `lowest`,
-/// and is queued again; the counter continues after it. Precondition: it is submitted with this number at this
-/// revision.
-#[derive(Clone, Debug)]
-pub struct Renumbering {
-    /// `op_` id.
-    pub id: String,
-    /// Chain of the operation.
-    pub chain: Chain,
-    /// Number that is already used.
-    pub number: i64,
-    /// Revision of the row with that number.
-    pub revision: i64,
-    /// Lowest number that may be assigned on the chain from now on.
-    pub lowest: i64,
-    /// Reason, stored in the row.
-    pub failure: String,
-    /// Milliseconds since the epoch.
-    pub at: i64,
-}
-
 /// Outcome of one operation. It is applied unless the operation is cancelled; `mined` is applied even then. `revision`
 /// is incremented. For a succeeded operation it means that its transaction was orphaned, or mined again in another
 /// block.
@@ -437,6 +414,6 @@ pub struct Receipt {
     pub transfers: Vec<transfers::Model>,
     /// Submission: the row id of the transaction.
     pub chain_tx_id: Option<i64>,
-    /// Chain transaction outcome, refusal, or renumbering: each changed operation in its new state.
+    /// Chain transaction outcome or refusal: each changed operation in its new state.
     pub operations: Vec<operations::Model>,
 }

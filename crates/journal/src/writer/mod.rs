@@ -37,8 +37,8 @@ use tokio_util::sync::CancellationToken;
 pub use journal_write::{
     AppliedTransfer, ChainBatch, ChainTxOutcome, ChainTxSubmission, Consequences, CustomerCreation,
     DELIVERY_RETRIES_MAX, DeliveryOutcome, Initiation, JournalTransition, JournalWrite, MovedAmounts, NewEvent,
-    OperationChange, OperationOutcome, OperationRefusal, OutboundChange, Receipt, RefusedOperation, Renumbering,
-    Reserve, SignedOperation, TransfersApplied,
+    OperationChange, OperationOutcome, OperationRefusal, OutboundChange, Receipt, RefusedOperation, Reserve,
+    SignedOperation, TransfersApplied,
 };
 pub use observer::{CommitObserver, PaymentMove, PaymentState, Quiet};
 pub use queue::{GROUP_INITIATIONS_MIN, GROUP_UNITS_MAX, GROUP_WAIT, INITIATIONS_QUEUED_MAX, TRANSITIONS_QUEUED_MAX};
@@ -51,7 +51,6 @@ use queue::Queues;
 use statements::Statements;
 use stats::Counters;
 use task::Shared;
-pub use write::counter_of_operations;
 
 /// Reason why a write was not committed, or may not have been committed.
 #[derive(Clone, Debug, thiserror::Error)]

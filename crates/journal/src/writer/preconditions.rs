@@ -13,11 +13,11 @@ use sea_orm::{DbErr, TryGetableMany};
 
 use super::bind::{Row, RowStatement};
 use super::rows::{
-    ChainTxRow, CursorAdvance, CustomerEventRow, DayRow, NumberLostRow, PaymentAdvance, ReserveRow, SubmittedOperation,
+    ChainTxRow, CursorAdvance, CustomerEventRow, DayRow, PaymentAdvance, ReserveRow, SubmittedOperation,
 };
 use super::statements::Statements;
 use super::write::{Writer, keys_of};
-use super::{ChainBatch, JournalError, JournalWrite, NewEvent, Renumbering, Reserve, SignedOperation};
+use super::{ChainBatch, JournalError, JournalWrite, NewEvent, Reserve, SignedOperation};
 
 /// Results of the preconditions.
 #[derive(Default)]
@@ -64,7 +64,7 @@ impl Writer<'_> {
         let mut preconditions = Preconditions::default();
         let Statements { idempotency_take, payments_advance, sendings_advance, .. } = self.statements;
         let Statements { cursors_begin, cursors_advance, customer_events_take, .. } = self.statements;
-        let Statements { operations_lose_number, chain_txs_outcome, delivery_attempts_insert, .. } = self.statements;
+        let Statements { chain_txs_outcome, delivery_attempts_insert, .. } = self.statements;
         let conflict = &JournalError::Conflict;
 
         let keys = of_writes(writes, |write| {
@@ -99,14 +99,6 @@ impl Writer<'_> {
         self.require(cursors_advance, advanced, conflict, &mut preconditions).await?;
 
         self.take_nonces(writes, &mut preconditions).await?;
-
-        let lost = of_writes(writes, |write| {
-            let JournalWrite::Renumbering(renumbering) = write else { return None };
-            let Renumbering { id, number, revision, failure, at, .. } = &**renumbering;
-            let row = NumberLostRow { id, number: *number, revision: *revision, failure, updated_at: *at };
-            Some((id.clone(), row))
-        });
-        self.require(operations_lose_number, lost, conflict, &mut preconditions).await?;
 
         let outcomes = of_writes(writes, |write| {
             let JournalWrite::ChainTxOutcome(outcome) = write else { return None };

@@ -250,7 +250,6 @@ fn keys(write: &JournalWrite) -> Vec<u64> {
         }
         JournalWrite::Attempt(attempt) => vec![sender(&attempt.chain, &attempt.sender)],
         JournalWrite::Refusal(refusal) => refusal.operations.iter().map(|refused| operation(&refused.id)).collect(),
-        JournalWrite::Renumbering(renumbering) => vec![operation(&renumbering.id)],
         JournalWrite::ChainTxOutcome(outcome) => {
             let mut keys = vec![hashed(&("chain_tx", outcome.chain_tx_id))];
             keys.extend(outcome.operations.iter().map(|operation_outcome| operation(&operation_outcome.id)));

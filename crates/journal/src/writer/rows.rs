@@ -102,19 +102,6 @@ rows! {
         revision: i64,
     }
 
-    NumberLostRow {
-        id: &'a str,
-        number: i64,
-        revision: i64,
-        failure: &'a str,
-        updated_at: i64,
-    }
-
-    NumberRow {
-        id: &'a str,
-        number: i64,
-    }
-
     OperationOutcomeRow {
         id: &'a str,
         status: &'a str,

@@ -1,7 +1,7 @@
 //! Every statement of the journal.
 
 use payferry_entities::{
-    Batch, audit_log, balances, chain_counters, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers,
+    Batch, audit_log, balances, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers,
     delivery_attempts, deposits, events, idempotency_keys, ledger_postings, operations, payment_transitions, payments,
     refunds, sending_transitions, sendings, transfers,
 };
@@ -10,8 +10,7 @@ use sea_orm::{DbBackend, DbErr, EntityTrait, IdenStatic, Iterable, ModelTrait, V
 use super::bind::{LIST_ROWS, Row, RowStatement, insert_template, text, values_of};
 use super::rows::{
     AppliedRow, BlockRow, ChainTxRow, CursorAdvance, CustomerEventRow, DayRow, DeliveryRow, HeightRow, NewDelivery,
-    NumberLostRow, NumberRow, OperationOutcomeRow, OperationRow, PaymentAdvance, RefusedRow, ReserveRow,
-    SubmittedOperation, SuccessRow,
+    OperationOutcomeRow, OperationRow, PaymentAdvance, RefusedRow, ReserveRow, SubmittedOperation, SuccessRow,
 };
 use super::{DELIVERY_RETRIES_MAX, GROUP_UNITS_MAX, Initiation};
 
@@ -31,7 +30,6 @@ pub(super) struct Statements {
     pub(super) cursors_advance: RowStatement<CursorAdvance<'static>>,
     pub(super) chain_txs_insert: RowStatement<chain_txs::Model>,
     pub(super) operations_submit: RowStatement<SubmittedOperation<'static>>,
-    pub(super) operations_lose_number: RowStatement<NumberLostRow<'static>>,
     pub(super) chain_txs_outcome: RowStatement<ChainTxRow<'static>>,
     pub(super) delivery_attempts_insert: RowStatement<delivery_attempts::Model>,
     // Dependent statements.
@@ -48,10 +46,6 @@ pub(super) struct Statements {
     pub(super) events_insert: RowStatement<events::Model>,
     pub(super) deliveries_insert: RowStatement<NewDelivery<'static>>,
     pub(super) deliveries_update: RowStatement<DeliveryRow<'static>>,
-    pub(super) counters_raise: RowStatement<chain_counters::Model>,
-    pub(super) counters_take: RowStatement<chain_counters::Model>,
-    pub(super) operations_number: RowStatement<NumberRow<'static>>,
-    pub(super) operations_existing: RowStatement<OperationRow<'static>>,
     pub(super) operations_queue: RowStatement<operations::Model>,
     pub(super) operations_cancel: RowStatement<OperationRow<'static>>,
     pub(super) operations_succeed: RowStatement<SuccessRow<'static>>,
@@ -151,17 +145,6 @@ impl Statements {
                      AND operations.\"revision\" = x.\"revision\"
                  RETURNING operations.\"id\"",
             ),
-            // A repeated write, or any other change of the row, no longer matches.
-            operations_lose_number: RowStatement::new(
-                backend,
-                "UPDATE operations SET \"status\" = 'queued', \"chain_tx_id\" = NULL, \"tx_hash\" = NULL,
-                     \"block_number\" = NULL, \"failure\" = x.\"failure\", \"not_before\" = 0,
-                     \"revision\" = operations.\"revision\" + 1, \"updated_at\" = x.\"updated_at\"
-                 FROM {rows}
-                 WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" = 'submitted'
-                     AND operations.\"number\" = x.\"number\" AND operations.\"revision\" = x.\"revision\"
-                 RETURNING operations.\"id\"",
-            ),
             chain_txs_outcome: RowStatement::new(
                 backend,
                 "UPDATE chain_txs SET {set except id} FROM {rows} WHERE chain_txs.\"id\" = x.\"id\"
@@ -212,29 +195,7 @@ impl Statements {
                 backend,
                 "UPDATE deliveries SET {set except id} FROM {rows} WHERE deliveries.\"id\" = x.\"id\"",
             ),
-            // The counter never decreases.
-            counters_raise: RowStatement::insert(
-                backend,
-                "ON CONFLICT (\"name\") DO UPDATE SET \"next\" = excluded.\"next\"
-                 WHERE chain_counters.\"next\" < excluded.\"next\"",
-            ),
-            counters_take: RowStatement::insert(
-                backend,
-                "ON CONFLICT (\"name\") DO UPDATE SET \"next\" = chain_counters.\"next\" + excluded.\"next\"
-                 RETURNING \"name\", \"next\"",
-            ),
-            operations_number: RowStatement::new(
-                backend,
-                &returning::<operations::Entity>(
-                    "UPDATE operations SET \"number\" = x.\"number\" FROM {rows} WHERE operations.\"id\" = x.\"id\"
-                     RETURNING {all}",
-                ),
-            ),
-            operations_existing: RowStatement::new(
-                backend,
-                "SELECT operations.\"id\" FROM {rows} JOIN operations ON operations.\"id\" = x.\"id\"",
-            ),
-            // An operation in progress, or a succeeded one, does not change: its number can succeed only once.
+            // An operation in progress, or a succeeded one, does not change: it can succeed only once.
             operations_queue: RowStatement::insert(
                 backend,
                 "ON CONFLICT (\"id\") DO UPDATE SET \"status\" = 'queued', \"amount\" = excluded.\"amount\",

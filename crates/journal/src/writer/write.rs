@@ -12,19 +12,19 @@ use std::hash::Hash;
 
 use payferry_domain::ledger::PostingKind;
 use payferry_entities::{
-    Database, DatabaseFailure, NotCommitted, Transaction, chain_counters, chain_headers, deposits, ledger_postings,
-    operations, transfers,
+    Database, DatabaseFailure, NotCommitted, Transaction, chain_headers, deposits, ledger_postings, operations,
+    transfers,
 };
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, FromQueryResult, QueryResult, Statement, TryGetableMany};
 
 use super::bind::{Row, RowStatement, values_of};
 use super::preconditions::Preconditions;
 use super::rows::{
-    AppliedRow, BlockRow, DeliveryRow, HeightRow, NewDelivery, NumberRow, OperationOutcomeRow, OperationRow,
-    RefusedRow, SuccessRow,
+    AppliedRow, BlockRow, DeliveryRow, HeightRow, NewDelivery, OperationOutcomeRow, OperationRow, RefusedRow,
+    SuccessRow,
 };
 use super::statements::Statements;
-use super::{JournalWrite, NewEvent, OperationChange, OperationOutcome, Receipt, Renumbering};
+use super::{JournalWrite, NewEvent, OperationChange, OperationOutcome, Receipt};
 use crate::postings::{self, balance_changes};
 
 /// Outcome of an attempt.
@@ -156,8 +156,6 @@ impl Writer<'_> {
         self.post(writes).await?;
         self.write_customers(writes).await?;
         self.announce(writes).await?;
-        // Before new operations get their numbers.
-        self.renumber(writes, &mut receipts).await?;
         self.change_operations(writes).await?;
         self.write_outcomes(writes, &mut receipts).await?;
         self.write_chain(writes, &mut receipts).await?;
@@ -250,74 +248,21 @@ impl Writer<'_> {
                 changes.push((change, at));
             }
         }
-        let mut queued: Vec<operations::Model> = Vec::new();
+        let mut queued = Vec::new();
         let mut cancelled = Vec::new();
         let mut succeeded = Vec::new();
         for (change, updated_at) in changes {
             match change {
-                OperationChange::Queue(row) => queued.push((**row).clone()),
+                OperationChange::Queue(row) => queued.push(&**row),
                 OperationChange::Cancel { id } => cancelled.push(OperationRow { id, updated_at }),
                 OperationChange::Succeeded { id, revision } => {
                     succeeded.push(SuccessRow { id, updated_at, revision: *revision });
                 }
             }
         }
-        self.number(&mut queued).await?;
         self.run(&self.statements.operations_queue, &queued).await?;
         self.run(&self.statements.operations_cancel, &cancelled).await?;
         self.run(&self.statements.operations_succeed, &succeeded).await.map(|_| ())
-    }
-
-    /// Assigns the next number of the chain to each operation without a row. A rollback releases the numbers.
-    async fn number(&self, queued: &mut [operations::Model]) -> Result<(), DbErr> {
-        let ids: Vec<_> = queued.iter().map(|row| OperationRow { id: &row.id, updated_at: row.updated_at }).collect();
-        let existing: HashSet<String> = keys_of(&self.run(&self.statements.operations_existing, &ids).await?)?;
-        let mut fresh: BTreeMap<String, Vec<&mut operations::Model>> = BTreeMap::new();
-        for row in queued {
-            "queued".clone_into(&mut row.status);
-            row.revision = 1;
-            if !existing.contains(&row.id) {
-                fresh.entry(counter_of_operations(&row.chain)).or_default().push(row);
-            }
-        }
-        let counts: Vec<_> = fresh.iter().map(|(name, rows)| counter(name, row_count(rows))).collect();
-        let next = self.take_numbers(&counts).await?;
-        for (name, rows) in fresh {
-            for (number, row) in (0..after(&next, &name)?).rev().zip(rows.into_iter().rev()) {
-                row.number = number;
-            }
-        }
-        Ok(())
-    }
-
-    /// Assigns new numbers to operations whose numbers are already used, above all numbers known to be used.
-    async fn renumber(&self, writes: &[&JournalWrite], receipts: &mut [Receipt]) -> Result<(), DbErr> {
-        let mut lost: BTreeMap<String, Vec<(usize, &Renumbering)>> = BTreeMap::new();
-        for (place, write) in writes.iter().enumerate() {
-            let JournalWrite::Renumbering(renumbering) = write else { continue };
-            let name = counter_of_operations(renumbering.chain.as_str());
-            lost.entry(name).or_default().push((place, renumbering.as_ref()));
-        }
-        let lowest = |lost: &[(usize, &Renumbering)]| lost.iter().map(|(_, one)| one.lowest).max().unwrap_or_default();
-        let raised: Vec<_> = lost.iter().map(|(name, lost)| counter(name, lowest(lost))).collect();
-        self.run(&self.statements.counters_raise, &raised).await?;
-        let counts: Vec<_> = lost.iter().map(|(name, lost)| counter(name, row_count(lost))).collect();
-        let next = self.take_numbers(&counts).await?;
-        let mut rows = Vec::new();
-        let mut owners: HashMap<&str, usize> = HashMap::new();
-        for (name, lost) in &lost {
-            for (number, (place, one)) in (0..after(&next, name)?).rev().zip(lost.iter().rev()) {
-                rows.push(NumberRow { id: &one.id, number });
-                owners.insert(&one.id, *place);
-            }
-        }
-        report(&self.run(&self.statements.operations_number, &rows).await?, &owners, receipts)
-    }
-
-    /// Takes this many numbers from each counter; returns the next value of each counter by name.
-    async fn take_numbers(&self, counts: &[chain_counters::Model]) -> Result<HashMap<String, i64>, DbErr> {
-        let next = self.run(&self.statements.counters_take, counts).await?;
-        next.iter().map(QueryResult::try_get_many_by_index).collect()
     }
 
     async fn write_outcomes(&self, writes: &[&JournalWrite], receipts: &mut [Receipt]) -> Result<(), DbErr> {
@@ -443,11 +388,6 @@ impl Writer<'_> {
     }
 }
 
-/// Returns the name of the counter for the operation numbers of a chain.
-pub fn counter_of_operations(chain: &str) -> String {
-    format!("operation:{chain}")
-}
-
 /// Adds changed operations to the receipts of their writes.
 fn report(rows: &[QueryResult], owners: &HashMap<&str, usize>, receipts: &mut [Receipt]) -> Result<(), DbErr> {
     for row in rows {
@@ -457,18 +397,6 @@ fn report(rows: &[QueryResult], owners: &HashMap<&str, usize>, receipts: &mut [R
         }
     }
     Ok(())
-}
-
-fn row_count<T>(rows: &[T]) -> i64 {
-    i64::try_from(rows.len()).unwrap_or(i64::MAX)
-}
-
-fn counter(name: &str, next: i64) -> chain_counters::Model {
-    chain_counters::Model { name: name.to_owned(), next }
-}
-
-fn after(next: &HashMap<String, i64>, name: &str) -> Result<i64, DbErr> {
-    next.get(name).copied().ok_or_else(|| DbErr::RecordNotFound(format!("the counter {name}")))
 }
 
 /// Returns the keys in these rows: the first columns, or all.

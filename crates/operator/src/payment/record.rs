@@ -225,7 +225,6 @@ record! {
         id: String = row.id.clone(),
         /// The same as `id`.
         operation_id: String = row.id,
-        number: i64 = row.number,
         kind: String = row.kind,
         chain: String = row.chain,
         status: String = row.status,

@@ -28,7 +28,6 @@ const POLL: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
-    pub psp_id: String,
     /// Requests, acknowledgements, transfers and final reads of payments and transfers to customers, with their
     /// refunds.
     pub stories: Vec<Story>,
@@ -85,7 +84,7 @@ pub async fn gather(
     orders.for_each_concurrent(IN_FLIGHT, async |order| order.creation.read_again(psp).await).await;
     let mut chains = BTreeMap::new();
     for deployment in deployments {
-        let evidence = ChainEvidence::of(deployment, psp_id, accounts.operator.address(), Accounts::treasury());
+        let evidence = ChainEvidence::of(deployment, psp_id, accounts);
         chains.insert(deployment.chain, evidence.await);
     }
     let ids = |listed: Vec<Value>, key: &str| -> Vec<String> {
@@ -98,7 +97,6 @@ pub async fn gather(
     let balances = psp.ok(Method::GET, "/balances", Value::Null).await["balances"].take();
     let balances = balances.as_array().cloned().unwrap_or_default();
     Evidence {
-        psp_id: psp_id.to_owned(),
         stories: stories.payments,
         orders: stories.orders,
         listed,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use alloy::primitives::Address;
 use anyhow::Context;
-use payferry_contracts::{salt_of, vault_address};
+use payferry_contracts::{payment_salt, vault_address};
 use tokio::time::Instant;
 
 use super::behaviour::Intent;
@@ -61,7 +61,8 @@ impl Session {
     pub async fn initiate(&self, number: u32, intent: &Intent) -> Option<Initiated> {
         let (begun, answer) = self.psp.initiate(self.merchant, &self.state.reference(number), &intent.terms()).await;
         let made = self.state.answered(number, begun, answer)?;
-        let wallet = vault_address(self.factory, salt_of(&made.payment_id.to_string()));
+        let salt = payment_salt(made.payment_id.ulid(), self.sandbox.psp_id.ulid(), self.state.fee_bps());
+        let wallet = vault_address(self.factory, salt);
         if wallet != made.intermediary_wallet {
             let fault = format!("was made with the wallet {}, not {wallet}", made.intermediary_wallet);
             if let Some(record) = self.state.read().record(number) {

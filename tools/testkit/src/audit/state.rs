@@ -83,6 +83,11 @@ impl RunState {
         &self.run
     }
 
+    /// Returns the fee of the PSP's settings, in basis points.
+    pub fn fee_bps(&self) -> u16 {
+        self.fee_bps
+    }
+
     /// Returns the reference of a payment, which identifies it before its id is known.
     pub fn reference(&self, number: u32) -> String {
         format!("load-{}-{number}", self.run)

@@ -141,6 +141,8 @@ async fn the_create2_deployer_exists() {
 async fn drops_a_transaction() {
     let env = Env::new().await;
     let pair = &env.pair;
+    let nonce = env.owner.next_nonce();
+    env.owner.set_nonce(nonce);
     let hash = env.pay(env.usdc, payee(1), 5).await;
     assert_eq!(pair.same("anvil_dropTransaction", json!([hash])).await, json!(hash));
     assert_eq!(pair.same("anvil_dropTransaction", json!([hash])).await, Value::Null);
@@ -148,7 +150,7 @@ async fn drops_a_transaction() {
     pair.mine().await;
     assert_eq!(pair.same("eth_getBlockByNumber", json!(["latest", true])).await["transactions"], json!([]));
     // A mined transaction cannot be dropped.
-    env.owner.set_nonce(5);
+    env.owner.set_nonce(nonce);
     let hash = env.pay(env.usdc, payee(1), 6).await;
     pair.mine().await;
     assert_eq!(pair.same("anvil_dropTransaction", json!([hash])).await, Value::Null);

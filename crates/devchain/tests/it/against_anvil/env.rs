@@ -5,7 +5,7 @@ use alloy::eips::eip2718::Encodable2718;
 use alloy::primitives::{Address, B256, Bytes, Signature, TxKind, U256};
 use alloy::signers::SignerSync;
 use alloy::sol_types::SolCall;
-use payferry_contracts::{Token, payferry_init_code, test_usdc_init_code, test_usdt_init_code};
+use payferry_contracts::{Grants, Token, payferry_init_code, test_usdc_init_code, test_usdt_init_code};
 use payferry_devchain::DevWallet;
 
 use super::pair::Pair;
@@ -21,15 +21,14 @@ pub struct Env {
 }
 
 impl Env {
-    /// Block 1 deploys the three contracts, block 2 mints tokens.
+    /// Block 1 deploys the three contracts, block 2 mints tokens and grants the roles.
     pub async fn new() -> Self {
         let pair = Pair::start().await;
         let owner = DevWallet::from_seed("owner");
         pair.fund(owner.address(), ether(1_000)).await;
         let me = owner.address();
         let env = Self { pair, usdc: me.create(0), usdt: me.create(1), payferry: me.create(2), owner };
-        for init_code in [test_usdc_init_code(me), test_usdt_init_code(me), payferry_init_code(me, me, me, payee(0xee))]
-        {
+        for init_code in [test_usdc_init_code(me), test_usdt_init_code(me), payferry_init_code(me)] {
             let raw = env.sign(TxEip1559 { to: TxKind::Create, input: init_code, gas_limit: 6_000_000, ..env.tx() });
             env.pair.send(&raw).await;
         }
@@ -37,6 +36,10 @@ impl Env {
         for token in [env.usdc, env.usdt] {
             let mint = Token::mintCall { to: me, value: U256::from(10).pow(U256::from(15)) };
             env.pair.send(&env.call(token, mint.abi_encode())).await;
+        }
+        let grants = Grants { settler: me, sender: me, treasury: payee(0xee), limits: Vec::new() };
+        for call in grants.calls() {
+            env.pair.send(&env.call(env.payferry, call.to_vec())).await;
         }
         env.pair.mine().await;
         env

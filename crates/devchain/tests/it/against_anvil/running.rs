@@ -2,7 +2,7 @@
 
 use alloy::primitives::{Address, B256, Bytes, U256, hex, keccak256};
 use alloy::sol_types::{Panic, PanicKind, Revert, SolCall, SolError};
-use payferry_contracts::{Payferry, SettleItem, Token, test_usdc_init_code, vault_address};
+use payferry_contracts::{ITEM_GAS, Payferry, SettleItem, Token, payment_salt, test_usdc_init_code, vault_address};
 use payferry_devchain::DevWallet;
 use serde_json::json;
 
@@ -106,7 +106,7 @@ async fn reverted_calls_are_equal() {
         }
         // A custom error: anvil also names it in the message. The data is equal, which is sufficient.
         let custom = (3, "execution reverted");
-        let settle = Bytes::from(Payferry::settleCall { items: Vec::new() }.abi_encode());
+        let settle = Bytes::from(Payferry::settleCall { items: Vec::new(), itemGas: ITEM_GAS }.abi_encode());
         let stranger = json!([{"from": payee(50), "to": env.payferry, "data": settle}, "latest"]);
         let [anvil, devchain] = pair.both(method, async |_| stranger.clone()).await.map(Result::unwrap_err);
         assert_eq!(anvil.data, devchain.data);
@@ -215,21 +215,23 @@ async fn estimates_of_batches_are_sufficient() {
     let env = env().await;
     let pair = &env.pair;
     let me = env.owner.address();
-    let salt = |number: u64| B256::from(U256::from(number));
-    for number in 0..20 {
-        env.pay(env.usdc, vault_address(env.payferry, salt(number)), 100).await;
+    let (psp, max_fee_bps) = (7, 100);
+    for id in 0..20 {
+        env.pay(env.usdc, vault_address(env.payferry, payment_salt(id, psp, max_fee_bps)), 100).await;
     }
     pair.mine().await;
-    let item = |number: u64| SettleItem {
-        number: U256::from(number),
-        vaultSalt: salt(number),
+    let item = |id: u128| SettleItem {
+        id,
+        paymentId: id,
+        pspId: psp,
+        maxFeeBps: max_fee_bps,
         token: env.usdc,
-        pspSalt: B256::ZERO,
-        pspAmount: U256::from(99),
-        treasuryFee: U256::from(1),
+        amount: 100,
+        fee: 1,
     };
+    let settle = |count| Payferry::settleCall { items: (0..count).map(item).collect(), itemGas: ITEM_GAS };
     for count in [1, 5, 20] {
-        let data = Bytes::from(Payferry::settleCall { items: (0..count).map(item).collect() }.abi_encode());
+        let data = Bytes::from(settle(count).abi_encode());
         let request = json!({"from": me, "to": env.payferry, "data": data});
         pair.same("eth_call", json!([request, "latest"])).await;
         let answers = pair.each("eth_estimateGas", json!([request, "latest"])).await;
@@ -241,11 +243,10 @@ async fn estimates_of_batches_are_sufficient() {
             pair.same("eth_call", json!([request, "latest"])).await;
         }
     }
-    let settle = Payferry::settleCall { items: (0..20).map(item).collect() };
     let raw = env.sign(alloy::consensus::TxEip1559 {
         to: env.payferry.into(),
-        input: settle.abi_encode().into(),
-        gas_limit: 5_000_000,
+        input: settle(20).abi_encode().into(),
+        gas_limit: 8_000_000,
         ..env.tx()
     });
     let hash = pair.send(&raw).await;

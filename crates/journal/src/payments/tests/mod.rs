@@ -117,7 +117,7 @@ async fn confirmation_writes_feed_deliveries_and_operation() {
     assert_eq!((queued[0].event_id.as_str(), queued[0].next_attempt_at), (feed[0].id.as_str(), Some(REAL.as_millis())));
 
     let operation = env.operation(&payment).await;
-    assert_eq!((operation.status.as_str(), operation.number, operation.kind.as_str()), ("queued", 0, "settle"));
+    assert_eq!((operation.status.as_str(), operation.max_fee_bps, operation.kind.as_str()), ("queued", 100, "settle"));
     assert_eq!((operation.amount, operation.psp_amount, operation.treasury_fee), (10_000_000, 9_900_000, 100_000));
 }
 

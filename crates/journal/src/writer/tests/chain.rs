@@ -1,7 +1,7 @@
 //! Cursors, transfers, operations, and their transactions.
 
 use super::*;
-use crate::writer::{MovedAmounts, OperationChange, OperationRefusal, RefusedOperation, Renumbering};
+use crate::writer::{MovedAmounts, OperationChange, OperationRefusal, RefusedOperation};
 
 fn write(batch: ChainBatch) -> JournalWrite {
     JournalWrite::ChainBatch(Box::new(batch))
@@ -151,30 +151,17 @@ async fn change(env: &Env, name: &str, version: i64, change: OperationChange) {
 }
 
 #[tokio::test]
-async fn operation_numbers_have_no_gaps_and_do_not_change() {
+async fn an_operation_is_queued_again_with_other_amounts() {
     let env = Env::running().await;
-    queue_operations(&env, &["1", "2", "3"]).await;
-    // A failed group releases its numbers.
-    let payment = env.payment("bad").await;
-    let mut bad = transition(&payment, 0);
-    bad.consequences.operations = vec![OperationChange::Queue(Box::new(operation("op_bad", &payment)))];
-    bad.consequences.postings = vec![ledger_postings::Model { amount: 0, ..posting(&bad.payment) }];
-    assert!(matches!(env.submit(boxed(bad)).await, Err(JournalError::Refused(_))));
-    queue_operations(&env, &["4"]).await;
-    let mut elsewhere = operation("op_elsewhere", &payment);
-    elsewhere.chain = "polygon".to_owned();
-    change(&env, "bad", 1, OperationChange::Queue(Box::new(elsewhere))).await;
-
+    queue_operations(&env, &["1", "2"]).await;
     change(&env, "2", 2, OperationChange::Cancel { id: "op_2".to_owned() }).await;
     let mut again = operation("op_2", &payment_row("2"));
     (again.amount, again.psp_amount, again.treasury_fee) = (20, 18, 2);
     change(&env, "2", 3, OperationChange::Queue(Box::new(again))).await;
-
-    let mut rows = env.all::<operations::Entity>().await;
-    rows.sort_by(|a, b| (&a.chain, a.number).cmp(&(&b.chain, b.number)));
-    let found: Vec<_> = rows.iter().map(|row| (row.id.as_str(), row.number, row.revision)).collect();
-    assert_eq!(found, [("op_1", 0, 1), ("op_2", 1, 3), ("op_3", 2, 1), ("op_4", 3, 1), ("op_elsewhere", 0, 1)]);
-    assert_eq!((rows[1].amount, rows[1].status.as_str()), (20, "queued"));
+    let rows = operations_by_id(&env).await;
+    let found: Vec<_> = rows.iter().map(|row| (row.id.as_str(), row.amount, row.revision)).collect();
+    assert_eq!(found, [("op_1", 10_000_000, 1), ("op_2", 20, 3)]);
+    assert_eq!(rows[1].status, "queued");
 }
 
 /// Returns the ids, statuses and revisions of the operations in the receipt.
@@ -291,37 +278,4 @@ async fn an_operation_that_was_queued_again_is_not_refused() {
     // The new revision can be refused, once.
     assert_eq!(env.submit(refusal(&[("op_1", 2)])).await.unwrap().operations.len(), 1);
     assert!(env.submit(refusal(&[("op_1", 2)])).await.unwrap().operations.is_empty());
-}
-
-fn renumbering(id: &str, number: i64, revision: i64, lowest: i64) -> JournalWrite {
-    let (id, failure) = (id.to_owned(), "used by another".to_owned());
-    let renumbering = Renumbering { id, chain: Chain::Base, number, revision, lowest, failure, at: 50 };
-    JournalWrite::Renumbering(Box::new(renumbering))
-}
-
-#[tokio::test]
-async fn an_operation_with_a_used_number_gets_a_new_number_once() {
-    let env = Env::running().await;
-    queue_operations(&env, &["1", "2"]).await;
-    env.submit(submission(0, &[("op_1", 1)])).await.unwrap();
-    for (write, why) in [
-        (renumbering("op_1", 1, 1, 100), "it has another number now"),
-        (renumbering("op_1", 0, 2, 100), "it was changed in the meantime"),
-        (renumbering("op_2", 1, 1, 100), "it is not submitted"),
-    ] {
-        assert!(matches!(env.submit(write).await, Err(JournalError::Conflict)), "{why}");
-    }
-    let row = env.submit(renumbering("op_1", 0, 1, 100)).await.unwrap().operations.remove(0);
-    assert_eq!((row.number, row.status.as_str(), row.revision, row.attempts), (100, "queued", 2, 1));
-    assert_eq!((row.chain_tx_id, row.failure.as_deref()), (None, Some("used by another")));
-    let repeated = env.submit(renumbering("op_1", 0, 1, 100)).await;
-    assert!(matches!(repeated, Err(JournalError::Conflict)));
-
-    // Later operations get higher numbers, and a lower `lowest` does not decrease the counter.
-    queue_operations(&env, &["3"]).await;
-    env.submit(submission(1, &[("op_2", 1)])).await.unwrap();
-    env.submit(renumbering("op_2", 1, 1, 5)).await.unwrap();
-    let rows = operations_by_id(&env).await;
-    let numbers: Vec<_> = rows.iter().map(|row| (row.id.as_str(), row.number)).collect();
-    assert_eq!(numbers, [("op_1", 100), ("op_2", 102), ("op_3", 101)]);
 }

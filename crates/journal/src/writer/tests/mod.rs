@@ -315,7 +315,6 @@ fn operation(id: &str, payment: &payments::Model) -> operations::Model {
     operations::Model {
         id: id.to_owned(),
         chain: "base".to_owned(),
-        number: -1,
         kind: "settle".to_owned(),
         payment_id: payment.id.clone(),
         psp_id: payment.psp_id.clone(),
@@ -324,6 +323,7 @@ fn operation(id: &str, payment: &payments::Model) -> operations::Model {
         psp_amount: 9_900_000,
         treasury_fee: 100_000,
         status: "queued".to_owned(),
+        revision: 1,
         created_at: 1,
         updated_at: 1,
         ..operations::Model::default()

@@ -295,10 +295,6 @@ impl Model {
         }
 
         let operations = env.all::<operations::Entity>().await;
-        let numbers: BTreeSet<_> = operations.iter().map(|row| row.number).collect();
-        assert!(
-            numbers.iter().zip(0..).all(|(number, expected)| *number == expected) && numbers.len() == operations.len()
-        );
         let found = operations.into_iter().map(|row| (row.id, (row.status, row.revision)));
         assert_eq!(found.collect::<BTreeMap<_, _>>(), self.operations);
 

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use alloy::primitives::{Address, B256};
-use payferry_contracts::salt_of;
+use alloy::primitives::Address;
 use payferry_domain::{Chain, Token};
 use serde_json::Value;
 
@@ -76,17 +75,18 @@ pub(super) fn transfers(evidence: &Evidence, findings: &mut Findings) {
 /// Checks that each settled payment was settled on-chain once, with the amounts and transaction that it shows, and no
 /// other.
 pub(super) fn settlements(evidence: &Evidence, findings: &mut Findings) {
-    let by_salt: HashMap<B256, &Story> =
-        evidence.stories.iter().filter_map(|story| Some((salt_of(story.creation.id()?), story))).collect();
-    let mut on_chain: HashMap<B256, u32> = HashMap::new();
+    let wallet = |story: &Story| story.creation.made.as_ref().map(wallet_of);
+    let by_wallet: HashMap<Address, &Story> =
+        evidence.stories.iter().filter_map(|story| Some((wallet(story)?, story))).collect();
+    let mut on_chain: HashMap<Address, u32> = HashMap::new();
     for (chain, found) in &evidence.chains {
         for failed in &found.failed {
             findings.push(Finding::of(chain.as_str(), format!("{failed} on-chain")));
         }
         for log in &found.settled {
-            *on_chain.entry(log.vault_salt).or_default() += 1;
-            let Some(story) = by_salt.get(&log.vault_salt) else {
-                let what = format!("{} settled the vault of no payment, salt {}", log.tx_hash, log.vault_salt);
+            *on_chain.entry(log.vault).or_default() += 1;
+            let Some(story) = by_wallet.get(&log.vault) else {
+                let what = format!("{} settled the vault of no payment, {}", log.tx_hash, log.vault);
                 findings.push(Finding::of(chain.as_str(), what));
                 continue;
             };
@@ -94,7 +94,7 @@ pub(super) fn settlements(evidence: &Evidence, findings: &mut Findings) {
             let shown = &read["settlement"];
             let good = read["chain"] == chain.as_str()
                 && log.token == Some(story.intent.token)
-                && log.psp_salt == salt_of(&evidence.psp_id)
+                && log.psp_vault == found.psp_vault
                 && shown["tx_hash"] == log.tx_hash.to_string()
                 && shown["psp_amount"] == decimal(log.psp_amount)
                 && shown["treasury_fee"] == decimal(log.treasury_fee)
@@ -107,8 +107,8 @@ pub(super) fn settlements(evidence: &Evidence, findings: &mut Findings) {
         }
     }
     for story in &evidence.stories {
-        let Some(id) = story.creation.id() else { continue };
-        let times = on_chain.get(&salt_of(id)).copied().unwrap_or_default();
+        let (Some(id), Some(wallet)) = (story.creation.id(), wallet(story)) else { continue };
+        let times = on_chain.get(&wallet).copied().unwrap_or_default();
         let behaviour = story.intent.behaviour;
         let meant = u32::from(behaviour.ends().status == "settled" && !behaviour.is_transfer());
         if times != meant {
@@ -154,10 +154,11 @@ pub(super) fn holdings(evidence: &Evidence, findings: &mut Findings) {
                 }
             }
         }
-        let (latest, pending) = found.nonces;
-        if latest != pending {
-            let what = format!("the operator's nonce is {latest}, and {pending} with pending transactions");
-            findings.push(Finding::of(chain.as_str(), what));
+        for (signer, (latest, pending)) in ["settler", "sender"].into_iter().zip(found.nonces) {
+            if latest != pending {
+                let what = format!("the {signer}'s nonce is {latest}, and {pending} with pending transactions");
+                findings.push(Finding::of(chain.as_str(), what));
+            }
         }
     }
 }

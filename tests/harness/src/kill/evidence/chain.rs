@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use alloy::primitives::{Address, B256, U256};
 use alloy::rpc::types::Filter;
 use alloy::sol_types::{SolEvent, SolInterface};
-use payferry_contracts::{Payferry, Token as TokenContract, Vault, describe_reason, vault_address};
+use payferry_contracts::{ItemError, Payferry, Token as TokenContract, describe_reason};
 use payferry_domain::Token;
 
-use crate::deployment::Deployment;
+use crate::deployment::{Accounts, Deployment};
 
 #[derive(Debug, Clone, Default)]
 pub struct ChainEvidence {
@@ -28,16 +28,15 @@ pub struct ChainEvidence {
     pub vault: BTreeMap<Token, i64>,
     pub treasury_at: Address,
     pub treasury: BTreeMap<Token, i64>,
-    /// The operator's next nonce at the latest block, and including pending transactions.
-    pub nonces: (u64, u64),
+    /// Next nonces of the settler and the sender: at the latest block, and including pending transactions.
+    pub nonces: [(u64, u64); 2],
 }
 
 #[derive(Debug, Clone)]
 pub struct SettledLog {
-    pub vault_salt: B256,
     /// The payment's wallet.
     pub vault: Address,
-    pub psp_salt: B256,
+    pub psp_vault: Address,
     /// The token; `None` if it is not an accepted token.
     pub token: Option<Token>,
     /// Amount to the PSP's vault, in base units.
@@ -79,18 +78,18 @@ pub struct Movement {
 
 impl ChainEvidence {
     /// Reads a chain from its first block.
-    pub(super) async fn of(deployment: &Deployment, psp_id: &str, operator: Address, treasury_at: Address) -> Self {
+    pub(super) async fn of(deployment: &Deployment, psp_id: &str, accounts: &Accounts) -> Self {
         let node = &deployment.node;
-        let mut evidence = Self { psp_vault: deployment.vault(psp_id), treasury_at, ..Self::default() };
+        let mut evidence =
+            Self { psp_vault: deployment.psp_vault(psp_id), treasury_at: Accounts::treasury(), ..Self::default() };
         let from_start = || Filter::new().from_block(0);
         let named = |address: Address| deployment.tokens.iter().find(|(_, known)| **known == address).map(|(t, _)| *t);
         for log in node.logs(&from_start().address(deployment.contract)).await {
             let tx_hash = log.transaction_hash.unwrap_or_default();
             if let Ok(settled) = Payferry::Settled::decode_log(&log.inner) {
                 evidence.settled.push(SettledLog {
-                    vault_salt: settled.vaultSalt,
-                    vault: vault_address(deployment.contract, settled.vaultSalt),
-                    psp_salt: settled.pspSalt,
+                    vault: settled.vault,
+                    psp_vault: settled.pspVault,
                     token: named(settled.token),
                     psp_amount: units(settled.pspAmount),
                     treasury_fee: units(settled.treasuryFee),
@@ -98,20 +97,20 @@ impl ChainEvidence {
                 });
             } else if let Ok(sent) = Payferry::Sent::decode_log(&log.inner) {
                 evidence.sent.push(SentLog {
-                    vault: vault_address(deployment.contract, sent.vaultSalt),
+                    vault: sent.vault,
                     token: named(sent.token),
                     to: sent.to,
                     units: units(sent.amount),
                     tx_hash,
                 });
             } else if let Ok(failed) = Payferry::SettleFailed::decode_log(&log.inner) {
-                evidence.failed.push(format!("settlement {}: {}", failed.number, describe_reason(&failed.reason)));
+                evidence.failed.push(format!("settlement {}: {}", failed.id, describe_reason(&failed.reason)));
             } else if let Ok(failed) = Payferry::SendFailed::decode_log(&log.inner) {
-                let to = match Vault::VaultErrors::abi_decode(&failed.reason) {
-                    Ok(Vault::VaultErrors::TransferFailed(refused)) => Some(refused.to),
+                let to = match ItemError::abi_decode(&failed.reason) {
+                    Ok(ItemError::TransferFailed(refused)) => Some(refused.to),
                     _ => None,
                 };
-                let why = format!("outbound transfer {}: {}", failed.number, describe_reason(&failed.reason));
+                let why = format!("outbound transfer {}: {}", failed.id, describe_reason(&failed.reason));
                 evidence.refused.push(RefusedLog { to, why });
             }
         }
@@ -131,7 +130,10 @@ impl ChainEvidence {
             evidence.vault.insert(*token, vault);
             evidence.treasury.insert(*token, treasury);
         }
-        evidence.nonces = (node.nonce(operator, "latest").await, node.nonce(operator, "pending").await);
+        for (nonces, wallet) in evidence.nonces.iter_mut().zip([&accounts.settler, &accounts.sender]) {
+            let account = wallet.address();
+            *nonces = (node.nonce(account, "latest").await, node.nonce(account, "pending").await);
+        }
         evidence
     }
 

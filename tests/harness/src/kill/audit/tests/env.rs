@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use alloy::primitives::{Address, B256};
-use payferry_contracts::salt_of;
 use payferry_domain::{Chain, Token};
 use serde_json::{Value, json};
 
@@ -16,7 +15,6 @@ use super::super::super::outgoing::{Kind, Outgoing};
 use crate::psp::decimal;
 use crate::receiver::Delivery;
 
-const PSP: &str = "psp_1";
 const DUE: i64 = 100_000_000;
 const FEE: i64 = 1_000_000;
 const VAULT: Address = Address::repeat_byte(0xaa);
@@ -36,8 +34,9 @@ fn hash(number: u8, of: u8) -> B256 {
 /// A run without faults: `pay_1` to `pay_13` in the order of [`WEIGHTS`], with their refunds `rf_8` and so on, the payouts
 /// `po_1` and `po_2` (refused), and the withdrawal `wd_3`.
 pub fn faultless() -> Evidence {
-    let base = ChainEvidence { nonces: (5, 5), psp_vault: VAULT, treasury_at: TREASURY, ..ChainEvidence::default() };
-    let mut evidence = Evidence { psp_id: PSP.to_owned(), chains: [(Chain::Base, base)].into(), ..Evidence::default() };
+    let base =
+        ChainEvidence { nonces: [(5, 5); 2], psp_vault: VAULT, treasury_at: TREASURY, ..ChainEvidence::default() };
+    let mut evidence = Evidence { chains: [(Chain::Base, base)].into(), ..Evidence::default() };
     for (number, behaviour) in (1..).zip(WEIGHTS.map(|(behaviour, _)| behaviour)) {
         Play { evidence: &mut evidence, number, id: format!("pay_{number}"), sequence: 0 }.payment(behaviour);
     }
@@ -145,7 +144,7 @@ impl Play<'_> {
     }
 
     fn settled(&mut self, behaviour: Behaviour, wallet: Address, amount: i64) -> Value {
-        let (vault_salt, tx_hash) = (salt_of(&self.id), hash(self.number, 9));
+        let tx_hash = hash(self.number, 9);
         let text = tx_hash.to_string();
         if behaviour.is_transfer() {
             self.moved(wallet, CUSTOMER, amount, tx_hash);
@@ -158,9 +157,8 @@ impl Play<'_> {
         }
         let psp_amount = amount - FEE;
         self.base().settled.push(SettledLog {
-            vault_salt,
             vault: wallet,
-            psp_salt: salt_of(PSP),
+            psp_vault: VAULT,
             token: Some(Token::Usdc),
             psp_amount,
             treasury_fee: FEE,

@@ -2,7 +2,7 @@
 
 use alloy::primitives::{Address, B256, Bytes, U256};
 use alloy::sol_types::{SolCall, SolError};
-use payferry_contracts_next::{ITEM_GAS, ITEM_GAS_MIN, Payferry, psp_salt};
+use payferry_contracts::{ITEM_GAS, ITEM_GAS_MIN, Payferry, psp_salt};
 use revm::primitives::hardfork::SpecId;
 use revm::state::Bytecode;
 
@@ -153,6 +153,6 @@ fn the_nonce_is_of_this_chain() {
     let mut env = Env::new();
     let call = Payferry::collectNonceCall { paymentId: 1, pspVault: PAYEE, maxFeeBps: 1, attempt: 1 };
     let nonce = env.read(env.factory, &call);
-    assert_eq!(nonce, payferry_contracts_next::collect_nonce(CHAIN_ID, env.factory, 1, PAYEE, 1, 1));
+    assert_eq!(nonce, payferry_contracts::collect_nonce(CHAIN_ID, env.factory, 1, PAYEE, 1, 1));
     assert_ne!(U256::from_be_bytes(nonce.0), U256::ZERO);
 }

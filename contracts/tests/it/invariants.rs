@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 
 use alloy::primitives::{Address, B256, U256};
 use alloy::sol_types::SolCall;
-use payferry_contracts_next::{
+use payferry_contracts::{
     CollectItem, DepositItem, Erc3009, MULTICALL3_JSON, Multicall3, Payferry, Role, SendItem, SettleItem, TestUSDC,
     Token, collect_nonce, payment_salt, psp_salt,
 };
@@ -313,7 +313,7 @@ impl Model {
         for data in calls {
             assert!(!self.env.transact(attacker, factory.into(), data.into(), 1_000_000).ok);
         }
-        let pay = payferry_contracts_next::Vault::payCall {
+        let pay = payferry_contracts::Vault::payCall {
             token: self.env.usdc,
             first: attacker,
             firstAmount: U256::from(1),

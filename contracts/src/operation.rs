@@ -21,7 +21,7 @@ impl OperationKind {
     /// Returns the number on the chain.
     ///
     /// ```
-    /// use payferry_contracts_next::OperationKind;
+    /// use payferry_contracts::OperationKind;
     /// assert_eq!(OperationKind::Payout.number(), 2);
     /// assert_eq!(OperationKind::of(2), Some(OperationKind::Payout));
     /// assert_eq!(OperationKind::of(9), None);

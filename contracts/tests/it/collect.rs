@@ -2,7 +2,7 @@
 
 use alloy::primitives::{Address, B256, Bytes, U256};
 use alloy::sol_types::{SolError, SolValue};
-use payferry_contracts_next::{
+use payferry_contracts::{
     CollectItem, DepositItem, Erc3009, Payferry, Role, SIGNATURE_BYTES_MAX, Token, describe_reason,
 };
 use revm::primitives::hardfork::SpecId;
@@ -300,7 +300,7 @@ fn contract_wallets_pay_with_a_signature_of_their_own_form() {
         let artifact = include_str!("../../artifacts/test/SmartWallet.json");
         let wallet = env.create_test_contract(artifact, &owner.address.abi_encode());
         env.mint(token, wallet, 5_000);
-        let packed = |a: &payferry_contracts_next::Authorization| -> Bytes {
+        let packed = |a: &payferry_contracts::Authorization| -> Bytes {
             [a.r.as_slice(), a.s.as_slice(), &[a.v, 0]].concat().into()
         };
         let terms = Terms { from: wallet, ..owner.terms(&env, 1_000) };

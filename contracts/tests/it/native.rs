@@ -2,7 +2,7 @@
 
 use alloy::primitives::{B256, Bytes};
 use alloy::sol_types::SolCall;
-use payferry_contracts_next::{Payferry, Role, TX_GAS_MAX, Vault};
+use payferry_contracts::{Payferry, Role, TX_GAS_MAX, Vault};
 use revm::primitives::hardfork::SpecId;
 
 use crate::env::{ADMIN, Env, SETTLER, STRANGER, TREASURY, salt, settle_item};

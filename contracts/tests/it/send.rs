@@ -2,7 +2,7 @@
 
 use alloy::primitives::{Address, B256, Bytes, U256};
 use alloy::sol_types::{SolError, SolInterface};
-use payferry_contracts_next::{ItemError, OperationKind, Payferry, SendItem, TestUSDC, psp_salt};
+use payferry_contracts::{ItemError, OperationKind, Payferry, SendItem, TestUSDC, psp_salt};
 
 use crate::env::{DAY_SECS, Env, LIMIT, MINTER, PAYEE, STRANGER, salt, send_item, ulid};
 
@@ -153,7 +153,7 @@ fn a_stolen_sender_key_moves_at_most_the_limit_in_any_24_hours() {
         if id % 97 == 90 {
             let due = env.read(env.factory, &Payferry::proposalsCall {})[0].effectiveAt.to::<u64>();
             env.now = env.now.max(due);
-            env.admin(&Payferry::enactCall { setting: payferry_contracts_next::Setting::Limit, subject: usdc });
+            env.admin(&Payferry::enactCall { setting: payferry_contracts::Setting::Limit, subject: usdc });
         }
         let available: u64 = env.read(env.factory, &Payferry::limitOfCall { token: usdc }).available.to();
         let amount = if random.below(3) == 0 { available } else { available / 7 };

@@ -2,7 +2,7 @@
 
 use alloy::primitives::{Address, Bytes, TxKind, U256};
 use alloy::sol_types::SolCall;
-use payferry_contracts_next::{ITEM_GAS, PAYFERRY_DEPLOY_GAS_MAX, Payferry, Role, Setting, payferry_init_code};
+use payferry_contracts::{ITEM_GAS, PAYFERRY_DEPLOY_GAS_MAX, Payferry, Role, Setting, payferry_init_code};
 use revm::primitives::hardfork::SpecId;
 
 use crate::env::{

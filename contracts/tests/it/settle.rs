@@ -3,7 +3,7 @@
 
 use alloy::primitives::{Address, Bytes, U256};
 use alloy::sol_types::{SolCall, SolError};
-use payferry_contracts_next::{
+use payferry_contracts::{
     ITEM_GAS, ITEM_GAS_MIN, OperationKind, Payferry, SettleItem, TestUSDC, TestUSDT, Token, Vault, batch_gas_limit,
     describe_reason, payment_salt,
 };
@@ -47,7 +47,7 @@ fn a_settlement_pays_the_psp_vault_and_the_treasury() {
 #[test]
 fn a_settlement_without_a_fee_does_not_pay_the_treasury() {
     let mut env = Env::deployed(SpecId::OSAKA);
-    env.admin(&Payferry::grantCall { role: payferry_contracts_next::Role::Settler, key: SETTLER });
+    env.admin(&Payferry::grantCall { role: payferry_contracts::Role::Settler, key: SETTLER });
     env.fund(env.usdc, "pay_1", 1_000);
     env.fund(env.usdc, "pay_2", 1_000);
     // While the treasury is zero, a fee reverts the batch.

@@ -4,7 +4,7 @@ use alloy::primitives::{Address, B256, Bytes, Signature, U256, keccak256};
 use alloy::signers::SignerSync;
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::SolStruct;
-use payferry_contracts_next::{
+use payferry_contracts::{
     Authorization, CancelAuthorization, CollectGroup, CollectItem, DepositItem, Erc3009, ReceiveWithAuthorization,
     TransferWithAuthorization, collect_nonce,
 };

@@ -3,7 +3,7 @@
 use alloy::primitives::{Address, Bytes, TxKind, U256};
 use alloy::sol;
 use alloy::sol_types::{SolCall, SolValue};
-use payferry_contracts_next::Payferry;
+use payferry_contracts::Payferry;
 
 use crate::env::{Env, LIMIT, MINTER};
 
