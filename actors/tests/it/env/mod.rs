@@ -33,7 +33,7 @@ use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use payferry_webhook::WebhookConfig;
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, QueryFilter, QueryOrder};
 
 use self::senses::Senses;
 
@@ -209,7 +209,20 @@ impl Env {
         let system = self.system.take().expect("the service runs");
         if gently {
             system.stop().await;
+        } else {
+            drop(system);
         }
+        self.end_journal_session().await;
+    }
+
+    /// Ends the session of a stopped service's journal, as the end of its process does.
+    async fn end_journal_session(&self) {
+        if self.database.backend() != DbBackend::Postgres {
+            return;
+        }
+        let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                   WHERE datname = current_database() AND application_name LIKE '% journal %'";
+        self.database.writer().execute_unprepared(sql).await.unwrap();
     }
 
     /// Stops the service, cleanly if `gently`, and starts another one over the same database and chains.
