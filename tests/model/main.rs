@@ -1,0 +1,21 @@
+//! Model of payment × operation × transaction × attempt, which stateright checks in every order of events.
+//!
+//! - `chain`: blocks, reorganisations, the contract and its once-only mapping
+//! - `watcher`: rows of transfers; orphaning and reading are two commits
+//! - `payment`: which transfers count, and the settlement (`conformance` compares it with the domain)
+//! - `settler`: operations, nonces and attempts
+//! - `service`: all of them with messages, crashes, lost messages, restores, payouts and authorizations
+//! - `properties`: what always holds
+//! - `tests`: scenarios, and rules that are undone to show that the model finds the defects
+//!
+//! The model checks the rules, not the code: SQL, RPC and actors have their own tests. One signer signs everything, a
+//! batch has one item, and screening allows every transfer. Refunds, deadlines of payments and fees are left out.
+
+mod chain;
+mod conformance;
+mod payment;
+mod properties;
+mod service;
+mod settler;
+mod tests;
+mod watcher;

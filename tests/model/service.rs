@@ -1,0 +1,689 @@
+//! The whole service and its environment as one state, and everything that can happen next.
+//!
+//! - The database survives a crash; messages between actors do not. A restored database is older than the chain.
+//! - A message can be lost at any time. The sweep and the settler repeat facts that were not applied.
+//! - Commits of one component are atomic. Any other action can happen between two commits.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stateright::{Model, Property};
+
+use crate::chain::{Amount, Call, Chain, Effect, Event, FINALIZED_BLOCKS, Number, Operation, Replacement, Script, Tx};
+use crate::payment::{
+    Command, DUE, Key, Observed, Outcome, Payment, PaymentRules, SettlementState, Status, TransferState,
+};
+use crate::properties;
+use crate::settler::{OperationRow, OperationStatus, Settler};
+use crate::watcher::{Change, Watcher};
+
+/// Amount of every payout.
+pub const PAYOUT: Amount = 1_000;
+
+/// Cases in which the settler sends no payouts until reconciliation has posted the unknown ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// Never.
+    Never,
+    /// The chain has a transaction of ours that the database does not know.
+    UnknownTransaction,
+}
+
+/// Rules of the service that the model can undo.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// All transfers that become final together are one command. Otherwise each is a command of its own, in any order,
+    /// and none holds back the others.
+    pub final_together: bool,
+    /// The key of a transfer contains the hash of its block.
+    pub block_in_key: bool,
+    /// A payment applies all recorded rows before it takes a transfer as final.
+    pub reads_recorded: bool,
+    /// The contract executes an operation id once.
+    pub once_only: bool,
+    /// Pause of payouts after a restore.
+    pub pause: Pause,
+    /// An operation fails for good only in a finalized block.
+    pub fails_when_finalized: bool,
+    /// No transfer counts, and no settlement is queued, while an authorization is submitted.
+    pub waits_for_collection: bool,
+}
+
+impl Rules {
+    /// The rules of the service.
+    pub const REAL: Self = Self {
+        final_together: true,
+        block_in_key: true,
+        reads_recorded: true,
+        once_only: true,
+        pause: Pause::UnknownTransaction,
+        fails_when_finalized: true,
+        waits_for_collection: true,
+    };
+}
+
+/// Number of times that each event of the environment can happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Budget {
+    /// Mined blocks, without those of reorganisations.
+    pub blocks: u8,
+    /// Reorganisations.
+    pub reorgs: u8,
+    /// Crashes.
+    pub crashes: u8,
+    /// Lost messages.
+    pub losses: u8,
+    /// Restores of the database.
+    pub restores: u8,
+    /// Authorizations that the payer signs.
+    pub authorizations: u8,
+    /// Payouts that the PSP requests.
+    pub payouts: u8,
+}
+
+/// Payers, limits, and the parts of the service that take part.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Number of payments.
+    pub payments: u8,
+    /// Transactions of the payers.
+    pub payers: Vec<Vec<(u8, Amount)>>,
+    /// Number of blocks, with its own, with which a transfer or an operation is final.
+    pub tier_blocks: u8,
+    /// Limits.
+    pub budget: Budget,
+    /// Largest depth of a reorganisation.
+    pub reorg_blocks_max: u8,
+    /// True if screening takes time.
+    pub screens: bool,
+    /// True if the settler runs.
+    pub settles: bool,
+    /// Largest number of attempts at a transaction.
+    pub attempts_max: u8,
+    /// True if payers may use an authorization for another recipient.
+    pub elsewhere: bool,
+    /// Number of the block from which on an authorization is expired.
+    pub valid_before: Number,
+    /// Initial balance of the PSP, on the chain and in the ledger.
+    pub psp_balance: Amount,
+    /// Rules.
+    pub rules: Rules,
+    /// Situations that must occur, so that the properties are not true for lack of events.
+    pub reaches: Vec<Situation>,
+}
+
+/// A named situation.
+pub type Situation = (&'static str, fn(&Service, &State) -> bool);
+
+impl Default for Scenario {
+    fn default() -> Self {
+        Self {
+            payments: 1,
+            payers: Vec::new(),
+            tier_blocks: 2,
+            budget: Budget::default(),
+            reorg_blocks_max: 1,
+            screens: false,
+            settles: false,
+            attempts_max: 1,
+            elsewhere: false,
+            valid_before: Number::MAX,
+            psp_balance: 0,
+            rules: Rules::REAL,
+            reaches: Vec::new(),
+        }
+    }
+}
+
+/// State of a payout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PayoutState {
+    /// Its amount is reserved.
+    Reserved,
+    /// Sent.
+    Sent,
+    /// Failed; the reserve is released.
+    Failed,
+}
+
+/// A payout of the PSP.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Payout {
+    /// State.
+    pub state: PayoutState,
+    /// Newest applied revision of the settler's row.
+    pub revision: u8,
+}
+
+/// Everything that is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Database {
+    /// Tables of the watcher.
+    pub watcher: Watcher,
+    /// Payments.
+    pub payments: Vec<Payment>,
+    /// Tables of the settler.
+    pub settler: Settler,
+    /// Payouts.
+    pub payouts: BTreeMap<u8, Payout>,
+}
+
+/// A message between actors, in memory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Message {
+    /// To a payment: a row changed.
+    Observed(u8, Observed),
+    /// To a payment: transfers, by key and revision, have the required finality.
+    Final(u8, Vec<(Key, u8)>),
+    /// To a payment or a payout: an outcome of the operation, with the revision of its row.
+    Outcome(Operation, u8, Outcome),
+}
+
+/// The service, its database, and its environment.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    /// Chain.
+    pub chain: Chain,
+    /// Database.
+    pub database: Database,
+    /// Copy of the database.
+    pub backup: Option<Box<Database>>,
+    /// Messages that were not handled.
+    pub messages: BTreeSet<Message>,
+    /// Payouts that were ever accepted, also those that a restored database has lost.
+    pub accepted: u8,
+    /// Authorizations that the payer has signed.
+    pub signed: u8,
+    /// Events of the environment that can still happen.
+    pub left: Budget,
+}
+
+/// One step. Those of the environment come first.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// A block with these transactions; with `true` the token refuses recipients of `send`.
+    Mine(Vec<Tx>, bool),
+    /// This number of blocks is orphaned.
+    Reorganise(u8, Replacement),
+    /// The process ends and starts again.
+    Crash,
+    /// A message is lost.
+    Lose(Message),
+    /// The database is copied.
+    BackUp,
+    /// The copy replaces the database.
+    Restore,
+    /// The payer signs an authorization.
+    Authorize(u8),
+    /// The PSP requests a payout.
+    RequestPayout,
+
+    /// The watcher reverts orphaned blocks, down to this number.
+    Unwind(usize),
+    /// The watcher reads the blocks below this number.
+    Read(Number),
+    /// The watcher reports that transfers of a payment are final.
+    ReportFinal(u8, Vec<(Key, u8)>),
+    /// The sweep reports a row again.
+    Sweep(Change),
+    /// Screening allows a transfer.
+    Screen(u8, Key),
+    /// A message is handled.
+    Deliver(Message),
+    /// The settler signs and stores a transaction.
+    Sign(Operation),
+    /// The settler sends the last attempt at a transaction.
+    Broadcast(u8, Tx),
+    /// The settler replaces a transaction by another attempt.
+    Replace(u8),
+    /// The settler finds a transaction in a block.
+    SeeMined(u8),
+    /// The settler finds that the block of a transaction was orphaned.
+    SeeOrphaned(u8),
+    /// The settler fails an operation that the contract refused.
+    Fail(Operation),
+    /// The settler finds an execution by a transaction that the database does not know.
+    FindDone(Operation),
+    /// The settler gives up a transaction whose nonce another one has used.
+    GiveUp(u8),
+    /// The settler reports an outcome.
+    Report(Operation, u8, Outcome),
+    /// A failed settlement is retried.
+    Retry(u8),
+    /// Reconciliation posts an unknown transaction.
+    Reconcile(u8),
+}
+
+/// The model of one scenario.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// Scenario.
+    pub scenario: Scenario,
+    /// Content of the chain.
+    pub script: Script,
+}
+
+impl Service {
+    /// Model of a scenario.
+    pub fn new(scenario: Scenario) -> Self {
+        let script = Script {
+            payers: scenario.payers.clone(),
+            psp_balance: scenario.psp_balance,
+            valid_before: scenario.valid_before,
+            once_only: scenario.rules.once_only,
+        };
+        Self { scenario, script }
+    }
+
+    fn payment_rules(&self) -> PaymentRules {
+        let Rules { final_together, waits_for_collection, .. } = self.scenario.rules;
+        PaymentRules { holds_back: final_together, waits_for_collection, screens: self.scenario.screens }
+    }
+
+    /// Depth of a block in which an operation fails for good.
+    fn failure_depth(&self) -> u8 {
+        if self.scenario.rules.fails_when_finalized { FINALIZED_BLOCKS } else { self.scenario.tier_blocks }
+    }
+
+    /// True if the settler sends no payouts.
+    pub fn is_paused(&self, state: &State) -> bool {
+        match self.scenario.rules.pause {
+            Pause::Never => false,
+            Pause::UnknownTransaction => state.database.settler.unknown(&state.chain).next().is_some(),
+        }
+    }
+
+    fn command(&self, database: &mut Database, payment: u8, command: &Command) {
+        let rules = self.payment_rules();
+        for change in database.payments[usize::from(payment)].apply(rules, command) {
+            database.settler.change(Operation::Settle(payment), change);
+        }
+        if let Command::Observe(observed) = command {
+            database.watcher.mark_applied(payment, *observed);
+        }
+    }
+
+    fn deliver(&self, database: &mut Database, message: &Message) {
+        match message {
+            Message::Observed(payment, observed) => self.command(database, *payment, &Command::Observe(*observed)),
+            Message::Final(payment, reached) => {
+                self.apply_recorded(database, *payment);
+                self.command(database, *payment, &Command::Finalise(reached.clone()));
+            }
+            Message::Outcome(operation, revision, outcome) => {
+                match *operation {
+                    Operation::Settle(id) => self.command(database, id, &Command::Settlement(*revision, *outcome)),
+                    Operation::Collect(id, attempt) => {
+                        self.command(database, id, &Command::Collection(attempt, *revision, *outcome));
+                    }
+                    Operation::Send(id) => apply_to_payout(database, id, *revision, *outcome),
+                }
+                if matches!(outcome, Outcome::Completed(_)) {
+                    database.settler.succeeded(*operation, *revision);
+                }
+            }
+        }
+    }
+
+    /// Applies the recorded rows that the payment has not applied.
+    fn apply_recorded(&self, database: &mut Database, payment: u8) {
+        if self.scenario.rules.reads_recorded {
+            let recorded: Vec<_> = database.watcher.unapplied().filter(|(owner, _)| *owner == payment).collect();
+            for (_, observed) in recorded {
+                self.command(database, payment, &Command::Observe(observed));
+            }
+        }
+    }
+
+    /// Steps of the environment.
+    fn environment(&self, state: &State, actions: &mut Vec<Action>) {
+        let State { chain, database, left, .. } = state;
+        if left.blocks > 0 {
+            for txs in chain.minable() {
+                let sends =
+                    |tx: &Tx| matches!(tx, Tx::Signed { call, .. } if matches!(call.operation, Operation::Send(_)));
+                if txs.iter().any(sends) {
+                    actions.push(Action::Mine(txs.clone(), true));
+                }
+                actions.push(Action::Mine(txs, false));
+            }
+        }
+        if left.reorgs > 0 {
+            for depth in 1..=self.scenario.reorg_blocks_max.min(chain.len() - 1) {
+                let replacements = chain.replacements(depth);
+                actions.extend(replacements.into_iter().map(|replacement| Action::Reorganise(depth, replacement)));
+            }
+        }
+        if left.crashes > 0 && !state.messages.is_empty() {
+            actions.push(Action::Crash);
+        }
+        if left.losses > 0 {
+            actions.extend(state.messages.iter().cloned().map(Action::Lose));
+        }
+        if left.restores > 0 {
+            actions.push(if state.backup.is_none() { Action::BackUp } else { Action::Restore });
+        }
+        if left.authorizations > 0 {
+            let payments =
+                (0..self.scenario.payments).filter(|payment| Self::accepts_authorization(database, *payment));
+            actions.extend(payments.map(Action::Authorize));
+        }
+        if left.payouts > 0 && !self.is_paused(state) && self.available(database) >= PAYOUT {
+            actions.push(Action::RequestPayout);
+        }
+    }
+
+    /// True if the payment accepts an authorization, and the settler may submit one: no transfer awaits a decision.
+    fn may_collect(database: &Database, payment: u8) -> bool {
+        let payment = &database.payments[usize::from(payment)];
+        payment.status == Status::Pending && !payment.awaits_transfer() && payment.counted() == 0
+    }
+
+    fn accepts_authorization(database: &Database, payment: u8) -> bool {
+        use OperationStatus::{Failed, Succeeded};
+        let is_open = |(operation, row): (&Operation, &OperationRow)| {
+            matches!(operation, Operation::Collect(of, _) if *of == payment)
+                && !matches!(row.status, Failed | Succeeded)
+        };
+        Self::may_collect(database, payment) && !database.settler.operations.iter().any(is_open)
+    }
+
+    /// Balance of the PSP in the ledger.
+    fn available(&self, database: &Database) -> Amount {
+        let is_used = |payout: &&Payout| payout.state != PayoutState::Failed;
+        let used = database.payouts.values().filter(is_used).count();
+        self.scenario.psp_balance.saturating_sub(PAYOUT * Amount::try_from(used).unwrap_or(Amount::MAX))
+    }
+
+    /// Steps of the service.
+    pub fn service(&self, state: &State, actions: &mut Vec<Action>) {
+        self.watcher_steps(state, actions);
+        if self.scenario.settles {
+            self.settler_steps(state, actions);
+        }
+        actions.extend(state.messages.iter().cloned().map(Action::Deliver));
+    }
+
+    fn watcher_steps(&self, state: &State, actions: &mut Vec<Action>) {
+        let State { chain, database, messages, .. } = state;
+        let watcher = &database.watcher;
+        if let Some(fork) = watcher.fork(chain) {
+            actions.push(Action::Unwind(fork));
+        } else {
+            // The next block, or all of them.
+            let (next, all) = (watcher.len() + 1, chain.len());
+            actions.extend((next <= all).then_some(Action::Read(next)));
+            actions.extend((next < all).then_some(Action::Read(all)));
+        }
+        let lost = watcher.unapplied().filter(|(owner, row)| !messages.contains(&Message::Observed(*owner, *row)));
+        actions.extend(lost.map(Action::Sweep));
+        for (id, payment) in (0..).zip(&database.payments) {
+            let awaits = |message: &Message| matches!(message, Message::Final(of, _) if *of == id);
+            // Waits know the number of the block only. The block itself may be orphaned.
+            let is_reached = |number: Number| watcher.reached(number, self.scenario.tier_blocks);
+            let transfers = payment.transfers.iter();
+            let reached = transfers.filter(|(_, t)| t.state == TransferState::Seen && is_reached(t.number));
+            let reached: Vec<_> = reached.map(|(key, transfer)| (*key, transfer.revision)).collect();
+            if self.scenario.rules.final_together {
+                if !reached.is_empty() && !messages.iter().any(awaits) {
+                    actions.push(Action::ReportFinal(id, reached));
+                }
+            } else {
+                let each = reached.into_iter().map(|one| vec![one]);
+                let each = each.filter(|one| !messages.contains(&Message::Final(id, one.clone())));
+                actions.extend(each.map(|one| Action::ReportFinal(id, one)));
+            }
+            let unscreened = payment.transfers.iter().filter(|(_, t)| t.is_present() && !t.is_screened);
+            actions.extend(unscreened.map(|(key, _)| Action::Screen(id, *key)));
+        }
+    }
+
+    fn settler_steps(&self, state: &State, actions: &mut Vec<Action>) {
+        let State { chain, database, messages, .. } = state;
+        let Database { watcher, settler, .. } = database;
+        let events = chain.events(&self.script);
+        for (&nonce, row) in &settler.txs {
+            let unsent = settler.unsent(chain, nonce);
+            if unsent.is_none() && row.attempts < self.scenario.attempts_max && chain.next_nonce() == nonce {
+                actions.push(Action::Replace(nonce));
+            }
+            actions.extend(unsent.map(|tx| Action::Broadcast(nonce, tx)));
+            actions.extend(settler.can_see_mined(chain, nonce).then_some(Action::SeeMined(nonce)));
+            actions.extend(settler.can_see_orphaned(chain, watcher, nonce).then_some(Action::SeeOrphaned(nonce)));
+            actions.extend(settler.is_taken(chain, watcher, nonce).then_some(Action::GiveUp(nonce)));
+            let failed = settler.failed(watcher, &events, nonce, self.failure_depth());
+            // An authorization fails by its own rule below.
+            let failed = failed.filter(|operation| !matches!(operation, Operation::Collect(..)));
+            actions.extend(failed.map(Action::Fail));
+        }
+        for (&operation, row) in &settler.operations {
+            let may_sign = match operation {
+                Operation::Settle(_) => true,
+                Operation::Send(_) => !self.is_paused(state),
+                Operation::Collect(payment, _) => Self::may_collect(database, payment),
+            };
+            let call = Call { operation, amount: row.amount };
+            if row.status == OperationStatus::Queued && may_sign && chain.simulate(&self.script, call).is_ok() {
+                actions.push(Action::Sign(operation));
+            }
+            if let Operation::Collect(payment, attempt) = operation
+                && self.authorization_failed(watcher, settler, &events, payment, attempt)
+            {
+                actions.push(Action::Fail(operation));
+            }
+            let done = settler.done_elsewhere(watcher, &events, operation);
+            actions.extend(done.map(|_| Action::FindDone(operation)));
+            let report = self.report(database, operation);
+            let report = report.map(|(revision, outcome)| (operation, revision, outcome));
+            let is_new = |(operation, revision, outcome): &(Operation, u8, Outcome)| {
+                !messages.contains(&Message::Outcome(*operation, *revision, *outcome))
+            };
+            actions.extend(report.filter(is_new).map(|(op, revision, outcome)| Action::Report(op, revision, outcome)));
+        }
+        for (id, payment) in (0..).zip(&database.payments) {
+            let is_failed = payment.settlement.as_ref().is_some_and(|one| one.state == SettlementState::Failed);
+            actions.extend((is_failed && payment.status == Status::Confirmed).then_some(Action::Retry(id)));
+        }
+        let is_final = |number, block| watcher.stands(number, block) && watcher.reached(number, FINALIZED_BLOCKS);
+        let unknown = settler.unknown(chain).filter(|(_, _, number, block)| is_final(*number, *block));
+        actions.extend(unknown.map(|(nonce, ..)| Action::Reconcile(nonce)));
+    }
+
+    /// True if an attempt has failed: in the finalized blocks its nonce is used elsewhere, or the time is up, and it
+    /// was not collected.
+    fn authorization_failed(
+        &self,
+        watcher: &Watcher,
+        settler: &Settler,
+        events: &[Event],
+        payment: u8,
+        attempt: u8,
+    ) -> bool {
+        use OperationStatus::{Queued, Submitted};
+        let operation = Operation::Collect(payment, attempt);
+        let finalized = watcher.len().saturating_sub(FINALIZED_BLOCKS - 1);
+        let is_final = |event: &&Event| event.number < finalized && watcher.stands(event.number, event.block);
+        let used = Effect::UsedElsewhere(payment, attempt);
+        let is_used = events.iter().filter(is_final).any(|event| event.effect == used);
+        let is_collected = events.iter().filter(is_final).any(|event| event.paid(operation).is_some());
+        let is_over = finalized > self.scenario.valid_before;
+        matches!(settler.status(operation), Some(Queued | Submitted)) && !is_collected && (is_used || is_over)
+    }
+
+    /// The outcome that the owner of an operation has not applied.
+    fn report(&self, database: &Database, operation: Operation) -> Option<(u8, Outcome)> {
+        let row = database.settler.row(operation)?;
+        let outcome = match (row.status, row.block) {
+            (OperationStatus::Failed, _) => Outcome::Failed,
+            (OperationStatus::Mined, Some((number, block))) => {
+                let stands = database.watcher.stands(number, block);
+                let is_final = database.watcher.reached(number, self.scenario.tier_blocks);
+                (stands && is_final).then_some(Outcome::Completed(row.amount))?
+            }
+            _ => return None,
+        };
+        let is_applied = match operation {
+            Operation::Settle(id) => {
+                database.payments[usize::from(id)].settlement.as_ref().is_none_or(|one| one.revision >= row.revision)
+            }
+            Operation::Collect(id, attempt) => {
+                database.payments[usize::from(id)].collection >= Some((attempt, row.revision))
+            }
+            Operation::Send(id) => database.payouts.get(&id).is_none_or(|payout| payout.revision >= row.revision),
+        };
+        (!is_applied).then_some((row.revision, outcome))
+    }
+
+    fn reconcile(&self, chain: &Chain, database: &mut Database, nonce: u8) {
+        let events = chain.events(&self.script);
+        let unknown: Vec<_> = database.settler.unknown(chain).filter(|(n, ..)| *n == nonce).collect();
+        for (_, call, number, block) in unknown {
+            let paid = events
+                .iter()
+                .any(|event| (event.number, event.block) == (number, block) && event.paid(call.operation).is_some());
+            if let Operation::Send(id) = call.operation
+                && paid
+            {
+                database.payouts.entry(id).or_insert(Payout { state: PayoutState::Sent, revision: 0 });
+            }
+            database.settler.reconciled.push(nonce);
+        }
+    }
+}
+
+fn apply_to_payout(database: &mut Database, id: u8, revision: u8, outcome: Outcome) {
+    let Some(payout) = database.payouts.get_mut(&id).filter(|payout| payout.revision < revision) else { return };
+    payout.revision = revision;
+    match outcome {
+        Outcome::Completed(_) => payout.state = PayoutState::Sent,
+        Outcome::Failed => payout.state = PayoutState::Failed,
+        // The settler sends it again.
+        Outcome::Orphaned => {}
+    }
+}
+
+impl Model for Service {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let payments = vec![Payment::default(); usize::from(self.scenario.payments)];
+        let (watcher, settler, payouts) = (Watcher::default(), Settler::default(), BTreeMap::new());
+        vec![State {
+            chain: Chain::new(&self.script),
+            database: Database { watcher, payments, settler, payouts },
+            backup: None,
+            messages: BTreeSet::new(),
+            accepted: 0,
+            signed: 0,
+            left: self.scenario.budget,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        self.environment(state, actions);
+        self.service(state, actions);
+    }
+
+    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+        let mut next = state.clone();
+        let State { chain, database, backup, messages, accepted, signed, left } = &mut next;
+        let mut undone = None;
+        match action {
+            Action::Mine(txs, refuses) => {
+                left.blocks -= 1;
+                chain.mine(txs, 0, refuses);
+            }
+            Action::Reorganise(depth, replacement) => {
+                left.reorgs -= 1;
+                chain.reorganise(depth, replacement);
+            }
+            Action::Crash => {
+                left.crashes -= 1;
+                messages.clear();
+            }
+            Action::Lose(message) => {
+                left.losses -= 1;
+                messages.remove(&message);
+            }
+            Action::BackUp => *backup = Some(Box::new(database.clone())),
+            Action::Restore => {
+                left.restores -= 1;
+                messages.clear();
+                *database = *backup.take()?;
+            }
+            Action::Authorize(payment) => {
+                left.authorizations -= 1;
+                let attempt = *signed;
+                *signed += 1;
+                database.settler.queue(Operation::Collect(payment, attempt), DUE);
+                if self.scenario.elsewhere {
+                    chain.waiting.insert(Tx::Elsewhere(payment, attempt));
+                }
+            }
+            Action::RequestPayout => {
+                left.payouts -= 1;
+                let id = *accepted;
+                *accepted += 1;
+                database.payouts.insert(id, Payout { state: PayoutState::Reserved, revision: 0 });
+                database.settler.queue(Operation::Send(id), PAYOUT);
+            }
+            Action::Unwind(fork) => {
+                let changes = database.watcher.unwind(fork);
+                messages.extend(changes.into_iter().map(|(payment, row)| Message::Observed(payment, row)));
+            }
+            Action::Read(to) => {
+                let block_in_key = self.scenario.rules.block_in_key;
+                let changes = database.watcher.read(chain, &self.script, to, block_in_key);
+                messages.extend(changes.into_iter().map(|(payment, row)| Message::Observed(payment, row)));
+            }
+            Action::ReportFinal(payment, reached) => drop(messages.insert(Message::Final(payment, reached))),
+            Action::Sweep((payment, row)) => drop(messages.insert(Message::Observed(payment, row))),
+            Action::Screen(payment, key) => {
+                let is_final = |payment: &Payment| payment.transfers[&key].state == TransferState::Final;
+                if is_final(&database.payments[usize::from(payment)]) {
+                    self.apply_recorded(database, payment);
+                }
+                self.command(database, payment, &Command::Screen(key));
+            }
+            Action::Deliver(message) => {
+                messages.remove(&message);
+                self.deliver(database, &message);
+            }
+            Action::Sign(operation) => {
+                database.settler.sign(chain, operation);
+                if let Operation::Collect(payment, _) = operation {
+                    self.command(database, payment, &Command::SubmitCollection);
+                }
+            }
+            Action::Broadcast(_, tx) => drop(chain.waiting.insert(tx)),
+            Action::Replace(nonce) => database.settler.txs.get_mut(&nonce)?.attempts += 1,
+            Action::SeeMined(nonce) => {
+                undone = database.settler.see_mined(chain, &chain.events(&self.script), nonce);
+            }
+            Action::SeeOrphaned(nonce) => {
+                undone = database.settler.see_orphaned(chain, &chain.events(&self.script), nonce);
+            }
+            Action::Fail(operation) => database.settler.fail(operation),
+            Action::FindDone(operation) => {
+                let events = chain.events(&self.script);
+                let done = database.settler.done_elsewhere(&database.watcher, &events, operation)?;
+                database.settler.record_done(&done, operation);
+            }
+            Action::GiveUp(nonce) => database.settler.give_up(nonce),
+            Action::Report(operation, revision, outcome) => {
+                messages.insert(Message::Outcome(operation, revision, outcome));
+            }
+            Action::Retry(payment) => self.command(database, payment, &Command::Retry),
+            Action::Reconcile(nonce) => self.reconcile(chain, database, nonce),
+        }
+        if let Some((operation, revision)) = undone {
+            next.messages.insert(Message::Outcome(operation, revision, Outcome::Orphaned));
+        }
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let reaches = self.scenario.reaches.iter().map(|(name, condition)| Property::sometimes(name, *condition));
+        properties::all().into_iter().chain(reaches).collect()
+    }
+}
