@@ -40,7 +40,7 @@ pub struct Config {
     pub database: DatabaseSection,
     /// Files that hold secrets.
     pub secrets: SecretsSection,
-    /// The account that pays for gas.
+    /// Accounts of the settler and the sender.
     pub signer: SignersSection,
     /// The settlement contract.
     pub contracts: ContractsSection,

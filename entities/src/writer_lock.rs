@@ -116,8 +116,8 @@ impl WriterLock {
         Ok(holder)
     }
 
-    /// Records that this session does not hold the lock although it took it.
-    fn is_pooled(&self) {
+    /// Records that the lock was lost, because a pooler gave its session to another connection.
+    fn record_pooler(&self) {
         let why =
             "the session that writes the journal lost its lock: a pooler in front of PostgreSQL must use session mode";
         self.state.send_replace(LockState::Lost(why.to_owned()));
@@ -156,7 +156,7 @@ impl Database {
             loop {
                 tokio::time::sleep(LOCK_CHECK_PAUSE).await;
                 if let Ok(false) = holds_lock(journal).await {
-                    lock.is_pooled();
+                    lock.record_pooler();
                 }
             }
         };

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use payferry_domain::{Address, Chain};
 use payferry_evm::deploy::{contract_address, deploy};
 use payferry_evm::wallet::checksummed;
@@ -34,8 +34,7 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
     let signer = secrets::signers(&config)?.settler;
     let admin = args.admin.or(config.contracts.admin).context("no admin: set --admin or `contracts.admin`")?;
-    ensure!(admin != Address([0; 20]), "the admin is the zero address; set the account that grants the roles");
-    let address = contract_address(admin);
+    let address = contract_address(admin)?;
     let mut failed = false;
     if !args.dry_run {
         let all = chains::configured(&config, address)?;

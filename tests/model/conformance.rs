@@ -1,4 +1,5 @@
-//! Checks that the model's payment and `payferry_domain::payment` agree, in every order of the same facts.
+//! Checks that the model's payment and `payferry_domain::payment` agree, in every order of facts that leads to another
+//! state of the model.
 //!
 //! Both take each command. Then status, transfers, settlement and operation changes must be equal. Two states are the same
 //! if the model's payments are the same. Not here: collections, which the domain does not implement yet.

@@ -8,7 +8,8 @@
 //! - `properties`: what always holds
 //! - `tests`: scenarios, and rules that are undone to show that the model finds the defects
 //!
-//! The model checks the rules, not the code: SQL, RPC and actors have their own tests. One signer signs everything, a
+//! The model checks the rules, not the code: SQL, RPC and actors have their own tests, and only the payment is compared
+//! with the code. The settler signs only what a simulation accepts. One signer signs everything, a
 //! batch has one item, and screening allows every transfer. Refunds, deadlines of payments and fees are left out.
 
 mod chain;

@@ -1,7 +1,7 @@
 //! The properties that hold in every state, and the oracle of outcomes.
 //!
 //! "Eventually" is checked where the service is idle: if no step of the service is left, every final fact is applied.
-//! `tests::the_service_becomes_idle` shows that the service always becomes idle.
+//! `tests::the_service_becomes_idle` shows for three scenarios that the service always becomes idle.
 
 use stateright::Property;
 

@@ -19,7 +19,8 @@ use crate::watcher::{Change, Watcher};
 /// Amount of every payout.
 pub const PAYOUT: Amount = 1_000;
 
-/// Cases in which the settler sends no payouts until reconciliation has posted the unknown ones.
+/// When no payouts are accepted or sent until reconciliation has posted the unknown ones. The service does not detect this
+/// itself: after a restore, the operator pauses sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
     /// Never.
@@ -49,8 +50,8 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The rules of the service.
-    pub const REAL: Self = Self {
+    /// All rules. In the service, the operator provides `pause`, and `waits_for_collection` has no use yet.
+    pub const ALL: Self = Self {
         final_together: true,
         block_in_key: true,
         reads_recorded: true,
@@ -128,7 +129,7 @@ impl Default for Scenario {
             elsewhere: false,
             valid_before: Number::MAX,
             psp_balance: 0,
-            rules: Rules::REAL,
+            rules: Rules::ALL,
             reaches: Vec::new(),
         }
     }
@@ -284,7 +285,7 @@ impl Service {
         if self.scenario.rules.fails_when_finalized { FINALIZED_BLOCKS } else { self.scenario.tier_blocks }
     }
 
-    /// True if the settler sends no payouts.
+    /// True if no payouts are accepted or sent.
     pub fn is_paused(&self, state: &State) -> bool {
         match self.scenario.rules.pause {
             Pause::Never => false,

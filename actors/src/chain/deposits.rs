@@ -1,7 +1,8 @@
 //! Transfers to vaults of PSPs from outside. No payment expects them; the journal posts them to the suspense account when
 //! their block is final, so that vaults and ledger stay equal.
 //!
-//! Not here: transfers of our own transactions, which come from vaults of payments or from the contract.
+//! Not here: our own transfers, which come from vaults of payments, from the contract, or in a transaction that the
+//! settler signed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

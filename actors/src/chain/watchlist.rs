@@ -224,7 +224,7 @@ impl Watchlist {
     }
 
     /// Sends `FinaliseTransfers` to the payment once the block has reached `finality`. There is one wait per transfer: a
-    /// later call replaces it (the tier rose, or the transfer was mined again); repeating the call has no effect.
+    /// later call replaces it (the tier rose, or the row has a newer revision); repeating the call has no effect.
     pub fn await_finality(&self, wait: FinalityWait) {
         let lane = self.lane(wait.key.chain);
         lane.waits.lock().insert(wait);

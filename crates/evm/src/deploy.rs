@@ -1,7 +1,7 @@
 //! Deploys the settlement contract through the canonical CREATE2 deployer, and grants its roles. Idempotent.
 //!
-//! Deliberately absent: the nonce table. The deploying account is the settling account, and no settler runs on a chain
-//! without the contract.
+//! Not here: the table of nonces. No settler runs on a chain before [`deploy`]. [`grant`] signs with the admin's account,
+//! which must not be the account of a running settler or sender.
 
 use std::time::Duration;
 
@@ -82,8 +82,11 @@ pub enum DeployError {
 }
 
 /// Address of the contract with this admin, on every chain.
-pub fn contract_address(admin: Address) -> Address {
-    domain_address(payferry_address(&payferry_init_code(alloy_address(admin)), B256::ZERO))
+pub fn contract_address(admin: Address) -> Result<Address, DeployError> {
+    if admin == Address([0; 20]) {
+        return Err(DeployError::ZeroAdmin);
+    }
+    Ok(domain_address(payferry_address(&payferry_init_code(alloy_address(admin)), B256::ZERO)))
 }
 
 /// Deploys the contract unless it exists, and waits until it is mined. Anyone may deploy it: the roles are granted
@@ -94,14 +97,11 @@ pub async fn deploy(
     signer: &OperatorSigner,
     admin: Address,
 ) -> Result<Deployed, DeployError> {
-    if admin == Address([0; 20]) {
-        return Err(DeployError::ZeroAdmin);
-    }
+    let address = contract_address(admin)?;
     let found = client.chain_id().await?;
     if found != spec.chain_id {
         return Err(ClientError::WrongChain { expected: spec.chain_id, found }.into());
     }
-    let address = contract_address(admin);
     if client.has_code(address).await? {
         return Ok(Deployed { address, tx_hash: None });
     }

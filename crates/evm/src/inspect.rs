@@ -158,7 +158,7 @@ pub(crate) async fn read<C: SolCall>(client: &ChainClient, at: Address, call: &C
 
 fn words(items: impl Iterator<Item = String>) -> String {
     let items: Vec<_> = items.collect();
-    if items.is_empty() { "nobody".to_owned() } else { items.join(", ") }
+    if items.is_empty() { "no key".to_owned() } else { items.join(", ") }
 }
 
 /// Base units as tokens.
@@ -296,11 +296,11 @@ impl Report {
         Ok(())
     }
 
-    async fn gas(&mut self, spec: &ChainSpec, client: &ChainClient, operator: Address) {
+    async fn gas(&mut self, spec: &ChainSpec, client: &ChainClient, account: Address) {
         let items = spec.batch_items_max;
         let looked = async {
             let l1 = client.l1_fee_per_settlement_wei(spec.l1_data, spec.contract, items).await?;
-            Ok::<_, ClientError>((client.fee_market().await?, l1, client.balance_wei(operator).await?))
+            Ok::<_, ClientError>((client.fee_market().await?, l1, client.balance_wei(account).await?))
         };
         let (market, l1_fee_wei, held) = match looked.await {
             Ok(looked) => looked,

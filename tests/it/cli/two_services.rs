@@ -16,6 +16,9 @@ use super::serve::{Outside, binary};
 
 /// Key of the lock, as in `pg_locks`.
 const LOCK_KEY: i64 = 0x7061_7966_6572_7279;
+/// Advisory locks on the current database.
+const LOCKS: &str = "FROM pg_locks WHERE locktype = 'advisory'
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 /// Condition for the sessions of journals on the current database.
 const OF_JOURNAL: &str = "datname = current_database() AND application_name LIKE 'payferry journal %'";
 
@@ -41,8 +44,7 @@ async fn count(session: &DatabaseConnection, of: &str) -> i64 {
 
 /// Number of sessions that hold the lock.
 async fn holders(session: &DatabaseConnection) -> i64 {
-    let database = "(SELECT oid FROM pg_database WHERE datname = current_database())";
-    count(session, &format!("FROM pg_locks WHERE locktype = 'advisory' AND granted AND database = {database}")).await
+    count(session, &format!("{LOCKS} AND granted")).await
 }
 
 /// Ends the session of the service's journal.
@@ -124,8 +126,8 @@ async fn service_ends_when_another_one_has_taken_the_lock() {
         other.execute_unprepared(&format!("SELECT pg_advisory_lock({LOCK_KEY})")).await.unwrap();
         other
     });
-    let waits = "FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
-    eventually("the other waits", async || expect(count(&session, waits).await, |waiting| *waiting > 0)).await;
+    let waits = format!("{LOCKS} AND NOT granted");
+    eventually("the other waits", async || expect(count(&session, &waits).await, |waiting| *waiting > 0)).await;
     end_journal_session(&session).await;
     let other = taking.await.unwrap();
     let before = count(&session, "FROM payments").await;

@@ -113,7 +113,7 @@ async fn killed_while_giving_up_nonces_that_were_taken() {
     let env = fees::env().await;
     env.watch().await;
     fees::under_way(&env).await;
-    // The operator's key signs elsewhere with the nonces of the settlements and of the withdrawals.
+    // The signer's key signs elsewhere with the nonces of the settlements and of the withdrawals.
     for nonce in [0, 1] {
         env.operator_sends(nonce, 50 * GWEI, 20 * GWEI).await;
     }

@@ -154,7 +154,7 @@ async fn transfer_with_a_replaced_transaction_is_sent_once() {
     env.start().await;
     queued(&env, &[recipient(1), recipient(2)]).await;
     env.until_signed(2).await;
-    // The operator's key signs elsewhere with the same nonce and far higher fees.
+    // The signer's key signs elsewhere with the same nonce and far higher fees.
     env.operator_sends(0, 50 * GWEI, 20 * GWEI).await;
     until_completed(&env, 2).await;
     assert_sent_once(&env, &[recipient(1), recipient(2)]).await;

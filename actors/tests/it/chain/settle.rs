@@ -203,7 +203,7 @@ async fn withdrawn_or_paused_operations_are_not_sent() {
 async fn taken_nonce_only_delays_settlements() {
     let env = Env::new().await;
     signed(&env, 2).await;
-    // The operator's key signs elsewhere with the same nonce and far higher fees.
+    // The signer's key signs elsewhere with the same nonce and far higher fees.
     env.operator_sends(0, 50 * GWEI, 20 * GWEI).await;
     env.mine(12).await;
     env.settle_all_once(2, UNITS).await;

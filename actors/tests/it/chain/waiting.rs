@@ -41,7 +41,7 @@ async fn fees_rise_only_while_the_chain_produces_blocks() {
     assert_eq!(env.txs().await.len(), 1);
 }
 
-/// Creates a nonce gap before the signed settlements: the operator's key used the nonce elsewhere, in a block that is
+/// Creates a nonce gap before the signed settlements: the signer's key used the nonce elsewhere, in a block that is
 /// permanently reorged.
 async fn nonce_left_out(env: &Env) {
     env.queued(2, UNITS).await;

@@ -189,7 +189,7 @@ impl ChainEnv {
         self.call_as_owner(self.spec.contract, pause.abi_encode()).await;
     }
 
-    /// Sends a transaction of the operator's key that the service does not know.
+    /// Sends a transaction of the signer's key that the service does not know.
     pub async fn operator_sends(&self, nonce: u64, max_fee_wei: u128, tip_wei: u128) {
         let (wallet, to) = (DevWallet::from_seed(OPERATOR), TREASURY);
         let id = self.devchain.chain_id();

@@ -1,4 +1,4 @@
-//! Addresses and keys: vault addresses, and the signer of the operator's transactions.
+//! Addresses and keys: vault addresses, and the signer of an account's transactions.
 //!
 //! Deliberately absent: nonces (the settler's table), fees, and chain access.
 

@@ -1,4 +1,4 @@
-//! Signer of the operator's account.
+//! Signer of one account: the settler's, the sender's, or the admin's.
 //!
 //! The key comes from a private key, a keystore file with its password, or a mnemonic with an index. Inputs are
 //! borrowed; the caller wipes them. Deliberately absent: the key in any output, and a remote key service. Signing is already

@@ -241,9 +241,8 @@ pub struct NewEvent {
 /// Change of an operation by a transition.
 #[derive(Clone, Debug)]
 pub enum OperationChange {
-    /// Queue the operation. `number` in the model is ignored: a new row gets the next number of the chain in the
-    /// commit. An existing row (cancelled or failed) keeps its number and is queued again with these amounts. A new row
-    /// starts at `revision` 1; the revision of an existing row is incremented.
+    /// Queue the operation. A new row starts at `revision` 1. An existing row (cancelled or failed) is queued again with
+    /// these amounts, and its revision is incremented.
     Queue(Box<operations::Model>),
     /// The operation is no longer needed. Only a queued or failed operation becomes cancelled (`revision` is
     /// incremented); one in progress does not change.
