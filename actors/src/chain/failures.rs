@@ -1,14 +1,17 @@
 //! Decides the outcome of an operation that the contract rejected: done before, retry, or failed.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use alloy::primitives::U256;
 use payferry_contracts::{Payferry, Token as TokenContract};
-use payferry_domain::{Amount, FinalityProgress};
+use payferry_domain::{Amount, Finality, FinalityProgress};
 use payferry_entities::{chain_txs, operations};
 use payferry_evm::client::ClientError;
 use payferry_evm::pace::Severity;
 use payferry_journal::OperationOutcome;
+use payferry_runtime::supervise::doubled;
+use tokio::time::Instant;
 
 use super::checkpoint::Step;
 use super::done::{decoded, done_at_call, take};
@@ -20,6 +23,10 @@ use super::operations::{
 use super::resolve::{TxPosition, done_at, outcome};
 use super::settler::SettlerState;
 
+/// Wait after a look at the chain that decided nothing; doubles with each further one.
+const LOOK_WAIT: Duration = Duration::from_secs(1);
+/// Upper limit of that wait.
+const LOOK_WAIT_MAX: Duration = Duration::from_mins(1);
 /// Retries of a failure that may pass, before the PSP is notified.
 const TRANSIENT_ATTEMPTS_MAX: i64 = 3;
 
@@ -30,24 +37,42 @@ struct Refused<'a> {
     reach: FinalityProgress,
 }
 
+/// Why a failed operation is undecided after a look at the chain.
+#[derive(Clone, Debug)]
+pub(super) enum Undecided {
+    /// It failed for good in the block with this hash, unless a reorganisation removes the block.
+    UntilFinalized(String),
+    /// The chain's answer was no decision. The look is repeated.
+    Unclear { looks: u32, until: Instant, why: String },
+}
+
 impl SettlerState {
     /// Decides operations that failed in a mined batch, once its block is final for their amount; returns true if some
-    /// are still undecided.
+    /// are still undecided. One that fails for good waits for a `finalized` block: earlier, a reorganisation could still
+    /// execute it although its amount is available again.
     pub(super) async fn decide_failures(
         &mut self,
         tx: &chain_txs::Model,
-        failed: Vec<operations::Model>,
+        mut failed: Vec<operations::Model>,
         number: u64,
         reach: FinalityProgress,
         errors: &mut Errors,
     ) -> Result<bool, SettleError> {
-        if failed.is_empty() {
-            return Ok(false);
-        }
+        let failed_len = failed.len();
+        let is_final = reach.reached(number, Finality::Finalized);
         let finality = |row: &operations::Model| self.args.spec.finality.required(Amount::from_units(row.amount));
-        let (due, later): (Vec<_>, Vec<_>) = failed.into_iter().partition(|row| reach.reached(number, finality(row)));
-        if due.is_empty() {
-            return Ok(true);
+        failed.retain(|row| reach.reached(number, finality(row)));
+        for row in std::mem::take(&mut failed) {
+            match self.undecided.get(&row.id) {
+                Some(Undecided::UntilFinalized(block)) if !is_final && Some(block) == tx.block_hash.as_ref() => {}
+                Some(Undecided::Unclear { until, why, .. }) if Instant::now() < *until => {
+                    errors.add(undecided(&row, why.clone()))?;
+                }
+                _ => failed.push(row),
+            }
+        }
+        if failed.is_empty() {
+            return Ok(failed_len > 0);
         }
         let place = TxPosition::recorded(tx)?;
         let missing = || SettleError::Item {
@@ -57,22 +82,33 @@ impl SettlerState {
         let receipt = self.receipt_of(&[place.tx_hash]).await?.ok_or_else(missing)?;
         let verdicts = verdicts(self.args.spec.contract, &receipt);
         let refused = Refused { place: &place, reach };
-        let mut outcomes = Vec::with_capacity(due.len());
-        let mut is_undecided = !later.is_empty();
-        for row in &due {
+        let mut outcomes = Vec::with_capacity(failed.len());
+        for row in &failed {
             match self.decide_failure(row, &verdicts, refused).await {
-                Ok(outcome) => outcomes.push(outcome),
+                Ok(outcome) if outcome.status == "failed" && !is_final => {
+                    self.undecided.insert(row.id.clone(), Undecided::UntilFinalized(place.block_hash.to_string()));
+                }
+                Ok(outcome) => {
+                    self.undecided.remove(&row.id);
+                    outcomes.push(outcome);
+                }
                 // An undecidable operation does not block the others.
                 Err(error) if is_its_own(&error) => {
                     tracing::error!(chain = %self.args.spec.chain, operation.id = row.id, %error,
                         "operation {} cannot be decided", row.id);
-                    is_undecided = true;
-                    let what = format!("operation {} cannot be decided", row.id);
-                    errors.add(SettleError::Item { what, why: error.to_string() })?;
+                    let looks = match self.undecided.get(&row.id) {
+                        Some(Undecided::Unclear { looks, .. }) => *looks,
+                        _ => 0,
+                    };
+                    let (until, why) = (Instant::now() + doubled(LOOK_WAIT, LOOK_WAIT_MAX, looks), error.to_string());
+                    errors.add(undecided(row, why.clone()))?;
+                    let unclear = Undecided::Unclear { looks: looks.saturating_add(1), until, why };
+                    self.undecided.insert(row.id.clone(), unclear);
                 }
                 Err(error) => return Err(error),
             }
         }
+        let is_undecided = outcomes.len() < failed_len;
         if !outcomes.is_empty() {
             self.record_decided(tx, &place, outcomes).await?;
         }
@@ -90,6 +126,8 @@ impl SettlerState {
         self.reached(Step::Recorded)?;
         for row in changed.iter().filter(|row| row.status == "failed") {
             metrics::OPERATIONS_FAILED.add(&metrics::of(self.args.spec.chain), 1);
+            tracing::error!(chain = %self.args.spec.chain, operation.id = row.id, reason = row.failure,
+                "operation {} failed", row.id);
             self.notify_failed(row);
         }
         self.reached(Step::Notified)
@@ -131,10 +169,12 @@ impl SettlerState {
         if held < U256::from(row.amount.unsigned_abs()) {
             failure = format!("the vault holds {held} of {} base units; {failure}", row.amount);
         }
-        tracing::error!(chain = %self.args.spec.chain, operation.id = row.id, reason = failure,
-            "operation {} failed", row.id);
         OperationOutcome { failure: Some(failure), ..outcome(row, "failed", Some(place)) }
     }
+}
+
+fn undecided(row: &operations::Model, why: String) -> SettleError {
+    SettleError::Item { what: format!("operation {} cannot be decided", row.id), why }
 }
 
 /// True if an error during a decision concerns only that operation, by its row or its token's response.

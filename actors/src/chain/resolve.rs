@@ -296,6 +296,7 @@ impl SettlerState {
 
     /// Handles an orphaned block of a mined transaction: the transaction is mined elsewhere, or waits again.
     async fn apply_orphaned(&mut self, tx: &chain_txs::Model) -> Result<(), SettleError> {
+        self.undecided.clear();
         let ChainContext { spec, database, .. } = &self.args.context;
         let attempts = attempts::of(database, spec.chain, std::slice::from_ref(tx)).await?;
         let hashes = attempts::hashes(&attempts, tx);
@@ -307,6 +308,7 @@ impl SettlerState {
             return Ok(());
         }
         metrics::ORPHANED.add(&metrics::of(spec.chain), 1);
+        self.undecided.clear();
         tracing::warn!(chain = %self.args.spec.chain, tx.nonce = tx.nonce,
             "a transaction was orphaned; it is sent again");
         let rows = queue::carried(&self.args.database, &[tx.id]).await?;

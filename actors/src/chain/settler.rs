@@ -26,6 +26,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::checkpoint::Checkpoint;
 use super::errors::{Errors, SettleError};
+use super::failures::Undecided;
 use super::operations::SentOutcomes;
 use super::simulate::Deferred;
 use super::{ChainContext, metrics};
@@ -212,6 +213,8 @@ pub struct SettlerState {
     pub(super) outcomes: SentOutcomes,
     /// Operations that would fail now.
     pub(super) deferred: HashMap<String, Deferred>,
+    /// Failed operations that a look at the chain did not decide, by id.
+    pub(super) undecided: HashMap<String, Undecided>,
     /// Roles whose batches the contract would refuse now.
     pub(super) refused: HashMap<Role, Pass>,
     /// Unmined transactions by row id.
@@ -252,6 +255,7 @@ impl Behaviour for Settler {
             report,
             outcomes: SentOutcomes::default(),
             deferred: HashMap::new(),
+            undecided: HashMap::new(),
             refused: HashMap::new(),
             unmined: BTreeMap::new(),
             sent_again: false,
@@ -384,7 +388,7 @@ impl SettlerState {
     async fn has_queued(&self) -> Result<bool, SettleError> {
         let now = self.args.clock.real_now();
         for role in Role::ALL {
-            let found = queue::queued(&self.args.database, self.args.spec.chain, role, now, 1).await?;
+            let found = queue::queued(&self.args.database, self.args.spec.chain, role, &[], now, 1).await?;
             if !found.is_empty() && !self.args.handle.is_paused(role) {
                 return Ok(true);
             }

@@ -136,7 +136,7 @@ impl AbandonedOperation {
         env.mine(1).await;
     }
 
-    /// The token rejects the recipient, and the owner gives up. A reorg removes the rejection and carries out the
+    /// The token rejects the recipient, and the owner has given up. A reorg removes the rejection and carries out the
     /// operation; a second reorg removes that too; then its batch reverts.
     async fn when_the_chain_had_refused_it(&mut self, env: &Env) {
         let before = env.devchain.head().number;
@@ -149,7 +149,7 @@ impl AbandonedOperation {
         // The simulation does not see the rejection, which is mined first in the same block.
         env.until_signed(1).await;
         env.set_blacklisted(ELSEWHERE, true).await;
-        self.until(env, "failed").await;
+        env.mine_until("it is rejected", async || env.txs().await.iter().any(|tx| tx.status == "mined")).await;
         let row = self.row(env).await;
         let (refund_id, revision) = (RefundId::from_ulid(self.operation.ulid()), u32::try_from(row.revision).unwrap());
         if self.owner == Owner::Withdrawal {

@@ -1,7 +1,7 @@
 //! Outbound transfers from the PSP's vault that the token rejects, that are not mined in time, are replaced, or lack
 //! gas. Each is sent once or reported as failed, and does not affect the others of its batch.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use alloy::primitives::U256;
@@ -97,10 +97,10 @@ impl AbandonedWithdrawal {
         // The simulation does not see the rejection, which is mined first in the same block.
         env.until_signed(2).await;
         env.set_blacklisted(recipient(2), true).await;
-        env.mine_until_some("failed").await;
+        env.mine_until_some("mined").await;
         // As the outbound transfer leaves it.
         let changes = [(Status, Expr::value("cancelled")), (Revision, Expr::col(Revision).add(1))];
-        env.update_operations(Status.eq("failed"), changes).await;
+        env.update_operations(Status.eq("submitted"), changes).await;
         if !knows_its_tx {
             env.update_operations(Status.eq("cancelled"), [(ChainTxId, Expr::value(None::<i64>))]).await;
         }
@@ -123,6 +123,30 @@ impl AbandonedWithdrawal {
         assert_sent_once(env, &[recipient(1), recipient(2)]).await;
         assert_eq!(env.txs().await.len(), 1, "the same transaction");
     }
+}
+
+#[tokio::test]
+async fn rejection_that_a_reorg_removes_is_no_failure() {
+    let mut env = Env::finalized_at(2_000).await;
+    env.spec.finality = FinalityPolicy::flat(Finality::Blocks(2));
+    env.start().await;
+    env.send_money(env.psp_vault(), UNITS * 100).await;
+    env.mine(3).await;
+    let before = env.devchain.head().number;
+    env.queue_withdrawals(&[recipient(1), recipient(2)], UNITS).await;
+    // The simulation does not see the rejection, which is mined first in the same block.
+    env.until_signed(2).await;
+    env.set_blacklisted(recipient(2), true).await;
+    env.mine_until_some("mined").await;
+    env.mine_and_read(5).await;
+    env.settler_passes(3).await;
+    let statuses: BTreeSet<String> = env.operations().await.into_iter().map(|row| row.status).collect();
+    assert_eq!(statuses, ["mined", "submitted"].map(str::to_owned).into(), "its block can still be orphaned");
+    env.reorg(env.devchain.head().number - before, Dropped::Discard).await;
+    until_completed(&env, 2).await;
+    assert_sent_once(&env, &[recipient(1), recipient(2)]).await;
+    let failed = env.inbox.find_outbound(|id, command| matches!(command, Command::Fail { .. }).then_some(id));
+    assert!(failed.is_empty(), "{failed:?}");
 }
 
 #[tokio::test]
