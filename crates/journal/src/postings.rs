@@ -50,18 +50,25 @@ pub(crate) fn balance_changes<'a>(
 /// Prefix of the subject of a deposit's posting.
 pub const DEPOSIT_PREFIX: &str = "dep_";
 
-/// The posting of a transfer from outside to the vault of a PSP.
-pub(crate) fn of_deposit(deposit: deposits::Model) -> ledger_postings::Model {
+/// Subject of the postings of a deposit.
+pub(crate) fn deposit_subject(chain: &str, tx_hash: &str, log_index: i64) -> String {
+    format!("{DEPOSIT_PREFIX}{chain}_{tx_hash}_{log_index}")
+}
+
+/// The posting of a transfer from outside to the vault of a PSP, or of its reversal if its block is orphaned.
+pub(crate) fn of_deposit(deposit: deposits::Model, version: i64, is_orphaned: bool) -> ledger_postings::Model {
     let deposits::Model { chain, tx_hash, log_index, psp_id, token_address, amount, created_at, .. } = deposit;
+    let (debit, credit) =
+        if is_orphaned { (Account::Suspense, Account::External) } else { (Account::External, Account::Suspense) };
     ledger_postings::Model {
         position: 0,
-        subject: format!("{DEPOSIT_PREFIX}{chain}_{tx_hash}_{log_index}"),
-        version: 1,
+        subject: deposit_subject(&chain, &tx_hash, log_index),
+        version,
         line: 0,
         psp_id,
         kind: PostingKind::Deposited.as_str().to_owned(),
-        debit: Account::External.as_str().to_owned(),
-        credit: Account::Suspense.as_str().to_owned(),
+        debit: debit.as_str().to_owned(),
+        credit: credit.as_str().to_owned(),
         chain,
         token_address,
         amount,

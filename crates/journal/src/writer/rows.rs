@@ -142,6 +142,12 @@ rows! {
         hash: &'a str,
     }
 
+    MinedRow {
+        chain: &'a str,
+        tx_hash: &'a str,
+        block_hash: &'a str,
+    }
+
     HeightRow {
         chain: &'a str,
         number: i64,

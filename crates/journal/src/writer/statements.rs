@@ -9,8 +9,9 @@ use sea_orm::{DbBackend, DbErr, EntityTrait, IdenStatic, Iterable, ModelTrait, V
 
 use super::bind::{LIST_ROWS, Row, RowStatement, insert_template, text, values_of};
 use super::rows::{
-    AppliedRow, BlockRow, ChainTxRow, CursorAdvance, CustomerEventRow, DayRow, DeliveryRow, HeightRow, NewDelivery,
-    OperationOutcomeRow, OperationRow, PaymentAdvance, RefusedRow, ReserveRow, SubmittedOperation, SuccessRow,
+    AppliedRow, BlockRow, ChainTxRow, CursorAdvance, CustomerEventRow, DayRow, DeliveryRow, HeightRow, MinedRow,
+    NewDelivery, OperationOutcomeRow, OperationRow, PaymentAdvance, RefusedRow, ReserveRow, SubmittedOperation,
+    SuccessRow,
 };
 use super::{DELIVERY_RETRIES_MAX, GROUP_UNITS_MAX, Initiation};
 
@@ -52,6 +53,8 @@ pub(super) struct Statements {
     pub(super) operations_outcome: RowStatement<OperationOutcomeRow<'static>>,
     pub(super) operations_refuse: RowStatement<RefusedRow<'static>>,
     pub(super) chain_tx_attempts_insert: RowStatement<chain_tx_attempts::Model>,
+    pub(super) transfers_elsewhere: RowStatement<MinedRow<'static>>,
+    pub(super) deposits_elsewhere: RowStatement<MinedRow<'static>>,
     pub(super) transfers_orphan: RowStatement<BlockRow<'static>>,
     pub(super) transfers_upsert: RowStatement<transfers::Model>,
     pub(super) deposits_orphan: RowStatement<BlockRow<'static>>,
@@ -248,6 +251,19 @@ impl Statements {
             ),
             // The same hash means the same bytes.
             chain_tx_attempts_insert: RowStatement::insert(backend, "ON CONFLICT (\"tx_hash\") DO NOTHING"),
+            // Other blocks with the same transactions. They are orphaned, even if they are too old to be remembered.
+            transfers_elsewhere: RowStatement::new(
+                backend,
+                "SELECT DISTINCT transfers.\"chain\", transfers.\"block_hash\" FROM {rows} JOIN transfers
+                     ON transfers.\"chain\" = x.\"chain\" AND transfers.\"tx_hash\" = x.\"tx_hash\"
+                 WHERE transfers.\"block_hash\" <> x.\"block_hash\" AND transfers.\"presence\" = 'present'",
+            ),
+            deposits_elsewhere: RowStatement::new(
+                backend,
+                "SELECT DISTINCT deposits.\"chain\", deposits.\"block_hash\" FROM {rows} JOIN deposits
+                     ON deposits.\"chain\" = x.\"chain\" AND deposits.\"tx_hash\" = x.\"tx_hash\"
+                 WHERE deposits.\"block_hash\" <> x.\"block_hash\"",
+            ),
             transfers_orphan: RowStatement::new(
                 backend,
                 &returning::<transfers::Entity>(
@@ -279,8 +295,11 @@ impl Statements {
             ),
             deposits_orphan: RowStatement::new(
                 backend,
-                "DELETE FROM deposits
-                 WHERE (\"chain\", \"block_hash\") IN (SELECT x.\"chain\", x.\"hash\" FROM {rows}) AND NOT \"posted\"",
+                &returning::<deposits::Entity>(
+                    "DELETE FROM deposits
+                     WHERE (\"chain\", \"block_hash\") IN (SELECT x.\"chain\", x.\"hash\" FROM {rows})
+                     RETURNING {all}",
+                ),
             ),
             deposits_insert: RowStatement::insert(
                 backend,

@@ -7,7 +7,7 @@
 //! handling of failed groups (`task`), the selection of a group (`queue`).
 
 use std::borrow::Borrow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 
 use payferry_domain::ledger::PostingKind;
@@ -15,17 +15,23 @@ use payferry_entities::{
     Database, DatabaseFailure, NotCommitted, Transaction, chain_headers, deposits, ledger_postings, operations,
     transfers,
 };
-use sea_orm::{ConnectionTrait, DbBackend, DbErr, FromQueryResult, QueryResult, Statement, TryGetableMany};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, QueryFilter, QueryResult,
+    QuerySelect, Statement, TryGetableMany,
+};
 
 use super::bind::{Row, RowStatement, values_of};
 use super::preconditions::Preconditions;
 use super::rows::{
-    AppliedRow, BlockRow, DeliveryRow, HeightRow, NewDelivery, OperationOutcomeRow, OperationRow, RefusedRow,
+    AppliedRow, BlockRow, DeliveryRow, HeightRow, MinedRow, NewDelivery, OperationOutcomeRow, OperationRow, RefusedRow,
     SuccessRow,
 };
 use super::statements::Statements;
 use super::{JournalWrite, NewEvent, OperationChange, OperationOutcome, Receipt};
 use crate::postings::{self, balance_changes};
+
+/// Deposits per query of their last versions.
+const DEPOSITS_MAX: usize = 1_000;
 
 /// Outcome of an attempt.
 pub(super) enum Attempt {
@@ -111,6 +117,10 @@ pub(super) async fn outwait(database: &Database, table: &'static str) -> Result<
         transaction.rollback().await?;
     }
     Ok(())
+}
+
+fn models<M: FromQueryResult>(rows: &[QueryResult]) -> Result<Vec<M>, DbErr> {
+    rows.iter().map(|row| M::from_query_result(row, "")).collect()
 }
 
 /// Rolls back. A failure means that the connection is broken, and the database rolls back on its own.
@@ -313,7 +323,7 @@ impl Writer<'_> {
 
     async fn write_chain(&self, writes: &[&JournalWrite], receipts: &mut [Receipt]) -> Result<(), DbErr> {
         let mut places: HashMap<&str, usize> = HashMap::new();
-        let mut orphaned = Vec::new();
+        let mut orphaned = BTreeSet::new();
         let mut headers: BTreeMap<(&str, i64), &chain_headers::Model> = BTreeMap::new();
         let mut forgotten = Vec::new();
         let mut found: BTreeMap<TransferId<'_>, transfers::Model> = BTreeMap::new();
@@ -322,7 +332,7 @@ impl Writer<'_> {
             let JournalWrite::ChainBatch(batch) = write else { continue };
             let chain = batch.cursor.chain.as_str();
             places.insert(chain, place);
-            orphaned.extend(batch.orphaned_blocks.iter().map(|hash| BlockRow { chain, hash }));
+            orphaned.extend(batch.orphaned_blocks.iter().map(|hash| (chain.to_owned(), hash.clone())));
             headers.extend(batch.headers.iter().map(|header| ((header.chain.as_str(), header.number), header)));
             forgotten.push(HeightRow { chain, number: batch.headers_keep_from });
             deposits.extend(&batch.deposits);
@@ -335,18 +345,22 @@ impl Writer<'_> {
         if places.is_empty() {
             return Ok(());
         }
-        let models = |rows: Vec<QueryResult>| {
-            rows.iter().map(|row| transfers::Model::from_query_result(row, "")).collect::<Result<Vec<_>, _>>()
-        };
-        let mut gone = models(self.run(&self.statements.transfers_orphan, &orphaned).await?)?;
-        self.run(&self.statements.deposits_orphan, &orphaned).await?;
+        let found: Vec<_> = found.into_values().collect();
+        let mined = found.iter().map(|row| (&row.chain, &row.tx_hash, &row.block_hash));
+        orphaned.extend(self.elsewhere(&self.statements.transfers_elsewhere, mined).await?);
+        let mined = deposits.iter().map(|row| (&row.chain, &row.tx_hash, &row.block_hash));
+        orphaned.extend(self.elsewhere(&self.statements.deposits_elsewhere, mined).await?);
+        let orphaned: Vec<_> = orphaned.iter().map(|(chain, hash)| BlockRow { chain, hash }).collect();
+        let mut gone: Vec<transfers::Model> = models(&self.run(&self.statements.transfers_orphan, &orphaned).await?)?;
+        let undone: Vec<deposits::Model> = models(&self.run(&self.statements.deposits_orphan, &orphaned).await?)?;
+        self.post_deposits(undone.into_iter().filter(|deposit| deposit.posted).collect(), true).await?;
         self.run(&self.statements.headers_drop, &orphaned).await?;
         self.run(&self.statements.headers_upsert, &headers.into_values().collect::<Vec<_>>()).await?;
         self.run(&self.statements.headers_forget, &forgotten).await?;
         self.run(&self.statements.deposits_insert, &deposits).await?;
-        self.post_deposits(&forgotten).await?;
-        let found: Vec<_> = found.into_values().collect();
-        let mut changed = models(self.run(&self.statements.transfers_upsert, &found).await?)?;
+        let posted = models(&self.run(&self.statements.deposits_post, &forgotten).await?)?;
+        self.post_deposits(posted, false).await?;
+        let mut changed: Vec<transfers::Model> = models(&self.run(&self.statements.transfers_upsert, &found).await?)?;
         gone.sort_by_key(|row| (row.block_number, row.log_index));
         changed.sort_by_key(|row| (row.block_number, row.log_index));
         for row in gone.into_iter().chain(changed) {
@@ -357,12 +371,39 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Posts the deposits in blocks below these numbers.
-    async fn post_deposits(&self, below: &[HeightRow<'_>]) -> Result<(), DbErr> {
-        let rows = self.run(&self.statements.deposits_post, below).await?;
-        let models = rows.iter().map(|row| deposits::Model::from_query_result(row, ""));
-        let postings = models.map(|deposit| Ok(postings::of_deposit(deposit?))).collect::<Result<Vec<_>, DbErr>>()?;
-        self.run(&self.statements.ledger_postings_insert, &postings).await.map(|_| ())
+    /// Blocks, with their chains, that have these transactions although other blocks have them now.
+    async fn elsewhere<'a>(
+        &self,
+        statement: &RowStatement<MinedRow<'static>>,
+        mined: impl Iterator<Item = (&'a String, &'a String, &'a String)>,
+    ) -> Result<Vec<(String, String)>, DbErr> {
+        let rows: Vec<_> = mined.map(|(chain, tx_hash, block_hash)| MinedRow { chain, tx_hash, block_hash }).collect();
+        let found = self.run(statement, &rows).await?;
+        found.iter().map(|row| Ok((row.try_get_by_index(0)?, row.try_get_by_index(1)?))).collect()
+    }
+
+    /// Posts deposits, or their reversals, each as the next version of its subject.
+    async fn post_deposits(&self, mut deposits: Vec<deposits::Model>, is_orphaned: bool) -> Result<(), DbErr> {
+        while !deposits.is_empty() {
+            let part: Vec<_> = deposits.drain(..deposits.len().min(DEPOSITS_MAX)).collect();
+            let subject = |row: &deposits::Model| postings::deposit_subject(&row.chain, &row.tx_hash, row.log_index);
+            let versions = ledger_postings::Entity::find()
+                .select_only()
+                .column(ledger_postings::Column::Subject)
+                .column_as(ledger_postings::Column::Version.max(), "version")
+                .filter(ledger_postings::Column::Subject.is_in(part.iter().map(subject)))
+                .group_by(ledger_postings::Column::Subject)
+                .into_tuple()
+                .all(self.transaction)
+                .await?;
+            let versions: HashMap<String, i64> = versions.into_iter().collect();
+            let next = |row: &deposits::Model| versions.get(&subject(row)).map_or(1, |version| version + 1);
+            let postings = part.into_iter().map(|row| (next(&row), row));
+            let postings: Vec<_> =
+                postings.map(|(version, row)| postings::of_deposit(row, version, is_orphaned)).collect();
+            self.run(&self.statements.ledger_postings_insert, &postings).await?;
+        }
+        Ok(())
     }
 
     async fn mark_applied(&self, writes: &[&JournalWrite]) -> Result<(), DbErr> {

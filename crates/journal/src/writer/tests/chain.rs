@@ -129,6 +129,34 @@ async fn a_deposit_is_posted_once_when_its_block_is_final() {
     let accounts = (posting.debit.as_str(), posting.credit.as_str(), posting.amount);
     assert_eq!((accounts, posting.subject.as_str()), (("external", "suspense", 1), "dep_base_0x1_4"));
     assert_eq!((&posting.psp_id, posting.reference.as_str()), (&payment.psp_id, "0x1"));
+
+    // A reorganisation below the remembered blocks: only the block that now has the transaction shows that 0xb is gone.
+    env.submit(write(found(Some("0xd"), "0xe", 5, 4, vec![deposit("0xe", 5)]))).await.unwrap();
+    assert_eq!(rows().await, [row("0xe", false)]);
+    env.submit(write(found(Some("0xe"), "0xf", 6, 6, Vec::new()))).await.unwrap();
+    assert_eq!(rows().await, [row("0xe", true)]);
+    let mut postings = env.all::<ledger_postings::Entity>().await;
+    postings.retain(|posting| posting.kind == "deposited");
+    let versions: Vec<_> = postings.iter().map(|posting| (posting.version, posting.credit.as_str())).collect();
+    assert_eq!(versions, [(1, "suspense"), (2, "external"), (3, "suspense")]);
+}
+
+#[tokio::test]
+async fn a_transaction_in_a_new_block_orphans_its_earlier_block() {
+    let env = Env::running().await;
+    let (payment, other) = (env.payment("1").await, env.payment("2").await);
+    let found = |before, after, number, transfers| ChainBatch { transfers, ..batch(before, after, number) };
+    let both = vec![transfer("0x1", &payment, "0xa", 1), transfer("0x2", &other, "0xa", 1)];
+    env.submit(write(found(None, "0xa", 1, both))).await.unwrap();
+    // Nothing says that 0xa is orphaned: it was forgotten long ago.
+    let again = found(Some("0xa"), "0xb", 2, vec![transfer("0x1", &payment, "0xb", 2)]);
+    let receipt = env.submit(write(again)).await.unwrap();
+    let notified: Vec<_> = receipt
+        .transfers
+        .iter()
+        .map(|row| (row.tx_hash.as_str(), row.presence.as_str(), row.block_hash.as_str()))
+        .collect();
+    assert_eq!(notified, [("0x1", "orphaned", "0xa"), ("0x2", "orphaned", "0xa"), ("0x1", "present", "0xb")]);
 }
 
 async fn queue_operations(env: &Env, names: &[&str]) {

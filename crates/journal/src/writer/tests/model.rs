@@ -238,8 +238,17 @@ impl Model {
                     return Fate::Conflict;
                 }
                 self.cursor = Some(write.cursor.block_hash.clone());
+                let elsewhere = |tx_hash: &str, block_hash: &str| {
+                    write.transfers.iter().any(|found| found.tx_hash == tx_hash && found.block_hash != block_hash)
+                };
+                let present = self.transfers.iter().filter(|(_, row)| row.1 == "present");
+                let left: Vec<String> = present
+                    .filter(|((tx_hash, block_hash), _)| elsewhere(tx_hash, block_hash))
+                    .map(|((_, block_hash), _)| block_hash.clone())
+                    .collect();
                 for ((_, block_hash), row) in &mut self.transfers {
-                    if write.orphaned_blocks.contains(block_hash) && row.1 == "present" {
+                    let is_orphaned = write.orphaned_blocks.contains(block_hash) || left.contains(block_hash);
+                    if is_orphaned && row.1 == "present" {
                         "orphaned".clone_into(&mut row.1);
                         row.2 += 1;
                     }

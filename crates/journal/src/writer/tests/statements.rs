@@ -34,6 +34,8 @@ async fn no_update_scans_its_table() {
         ("chain_txs_outcome", texts(&statements.chain_txs_outcome), "chain_txs"),
         ("deliveries_insert", texts(&statements.deliveries_insert), "e"),
         ("deliveries_update", texts(&statements.deliveries_update), "deliveries"),
+        ("transfers_elsewhere", texts(&statements.transfers_elsewhere), "transfers"),
+        ("deposits_elsewhere", texts(&statements.deposits_elsewhere), "deposits"),
         ("transfers_orphan", texts(&statements.transfers_orphan), "transfers"),
         ("deposits_orphan", texts(&statements.deposits_orphan), "deposits"),
         ("deposits_post", texts(&statements.deposits_post), "deposits"),
