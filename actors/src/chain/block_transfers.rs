@@ -440,7 +440,7 @@ pub(super) async fn made(args: Lookup<'_>, rows: Vec<transfers::Model>) -> Made 
         if is_made {
             kept.push(row);
         } else {
-            tracing::error!(chain = %args.spec.chain, payment.id = row.payment_id, tx.hash = row.tx_hash,
+            tracing::error!(chain = %args.spec.chain, owner.id = row.payment_id, tx.hash = row.tx_hash,
                 block.number = row.block_number,
                 "an endpoint of {} reported a transfer that its transaction did not emit; ignored", args.spec.chain);
             metrics::LOGS_FORGED.add(&metrics::of(args.spec.chain), 1);

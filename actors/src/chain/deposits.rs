@@ -14,7 +14,6 @@ use payferry_evm::wallet::Vaults;
 use payferry_journal::payments::StoreError;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 
-use super::ChainContext;
 use super::block_transfers::{FoundTransfer, Lookup, owners};
 use super::poll::PollError;
 
@@ -34,11 +33,11 @@ pub(crate) async fn psp_ids(database: &Database) -> Result<Vec<PspId>, DbErr> {
     Ok(ids.iter().filter_map(|id: &String| id.parse().ok()).collect())
 }
 
-impl ChainContext {
+impl Lookup<'_> {
     /// Reads the vaults of all PSPs.
-    pub(super) async fn read_psp_vaults(&self) -> Result<(), DbErr> {
+    pub(super) async fn read_psp_vaults(self) -> Result<(), DbErr> {
         let vaults = Vaults::new(self.spec.contract);
-        let read = psp_ids(&self.database).await?.into_iter().map(|id| (vaults.of_psp(id), id)).collect();
+        let read = psp_ids(self.database).await?.into_iter().map(|id| (vaults.of_psp(id), id)).collect();
         *self.watchlist.psp_vaults().0.write() = read;
         Ok(())
     }
@@ -53,22 +52,25 @@ pub(super) async fn of_psps<'a>(
     let owner = |transfer: &'a FoundTransfer| Some((transfer, vaults.owner(transfer.event.to)?));
     let mut from_outside: Vec<_> = found.iter().filter_map(owner).collect();
     from_outside.retain(|(transfer, _)| transfer.event.from != args.spec.contract);
+    // Most are settlements: one transaction of ours has many of them.
+    if !from_outside.is_empty() {
+        let hashes: HashSet<String> = from_outside.iter().map(|(transfer, _)| transfer.tx_hash.to_string()).collect();
+        let own: Vec<String> = chain_tx_attempts::Entity::find()
+            .select_only()
+            .column(chain_tx_attempts::Column::TxHash)
+            .filter(chain_tx_attempts::Column::TxHash.is_in(&hashes))
+            .into_tuple()
+            .all(args.database.reader())
+            .await
+            .map_err(StoreError::from)?;
+        from_outside.retain(|(transfer, _)| !own.contains(&transfer.tx_hash.to_string()));
+    }
     let mut senders: Vec<Address> = from_outside.iter().map(|(transfer, _)| transfer.event.from).collect();
     senders.sort_unstable();
     senders.dedup();
     if !senders.is_empty() {
         let own = owners(args.database, args.watchlist, senders).await?;
         from_outside.retain(|(transfer, _)| !own.contains_key(&transfer.event.from));
-    }
-    if !from_outside.is_empty() {
-        let hashes: HashSet<String> = from_outside.iter().map(|(transfer, _)| transfer.tx_hash.to_string()).collect();
-        let own = chain_tx_attempts::Entity::find()
-            .filter(chain_tx_attempts::Column::TxHash.is_in(&hashes))
-            .all(args.database.reader())
-            .await
-            .map_err(StoreError::from)?;
-        let own: HashSet<String> = own.into_iter().map(|attempt| attempt.tx_hash).collect();
-        from_outside.retain(|(transfer, _)| !own.contains(&transfer.tx_hash.to_string()));
     }
     Ok(from_outside)
 }

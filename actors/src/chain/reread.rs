@@ -1,5 +1,6 @@
-//! Reads blocks again that the operator names, and records missing transfers to payments' wallets. The watcher of a
-//! running service finds them in its sweep and notifies the payments as usual.
+//! Reads blocks again that the operator names, and records missing transfers to payments' wallets and missing deposits.
+//! The watcher of a running service finds the transfers in its sweep and notifies the payments, and posts the deposits, as
+//! usual.
 //!
 //! Unlike the rescan, it needs no watcher and no remembered blocks: receipts verify its findings. It reads only final
 //! blocks, because nothing would revert a transfer that it recorded from a block that the watcher has just orphaned.
@@ -8,16 +9,16 @@
 
 use std::fmt::Display;
 
-use payferry_entities::{Database, chain_cursors, transfers};
+use payferry_entities::{Database, chain_cursors, deposits as deposits_table, transfers};
 use payferry_evm::client::{ChainClient, ClientError};
 use payferry_evm::config::ChainSpec;
 use payferry_evm::pace::backoff;
 use payferry_journal::chain::cursor::Link;
-use payferry_journal::payments::StoreError;
 use payferry_runtime::clock::Clock;
-use sea_orm::{EntityTrait, IntoActiveModel, TryInsertResult};
+use sea_orm::{ActiveModelTrait, ColumnTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter, TryInsertResult};
 
 use super::block_transfers::{self, Lookup, Reader, link_of};
+use super::deposits;
 use super::poll::PollError;
 use super::watchlist::Watchlist;
 
@@ -53,7 +54,7 @@ fn failed(error: impl Display) -> RereadError {
 pub struct RereadResult {
     /// Number of blocks read.
     pub blocks: u64,
-    /// Missing transfers that are now recorded.
+    /// Missing transfers and deposits that are now recorded; `payment_id` of a deposit is the PSP's id.
     pub recorded: Vec<transfers::Model>,
     /// Transfers that the chain has here, but that are recorded in another block or as orphaned.
     pub otherwise: Vec<transfers::Model>,
@@ -80,6 +81,7 @@ pub async fn reread(
     }
     let (reader, watchlist) = (Reader::new(spec), Watchlist::default());
     let lookup = Lookup { spec, client, database, watchlist: &watchlist, clock };
+    lookup.read_psp_vaults().await.map_err(failed)?;
     let mut reread = RereadResult::default();
     let mut step = spec.range_blocks_max.max(1);
     let mut failures = 0;
@@ -123,11 +125,46 @@ async fn missing(reader: &Reader, lookup: Lookup<'_>, from: u64, to: u64) -> Res
 }
 
 async fn record(database: &Database, row: transfers::Model, reread: &mut RereadResult) -> Result<(), RereadError> {
-    let insert = transfers::Entity::insert(row.clone().into_active_model()).on_conflict_do_nothing();
-    match insert.exec_without_returning(database.writer()).await.map_err(StoreError::from) {
-        Ok(TryInsertResult::Inserted(1)) => reread.recorded.push(row),
-        Ok(_) => reread.otherwise.push(row),
-        Err(error) => return Err(failed(error)),
+    let is_new = !is_elsewhere(database, &row).await.map_err(failed)? && {
+        let (transfers, deposits) = deposits::split(vec![row.clone()]);
+        inserted(database, transfers).await? + inserted(database, deposits).await? > 0
+    };
+    if is_new {
+        reread.recorded.push(row);
+    } else {
+        reread.otherwise.push(row);
     }
     Ok(())
+}
+
+/// True if the transaction is recorded in another block.
+async fn is_elsewhere(database: &Database, row: &transfers::Model) -> Result<bool, DbErr> {
+    let transfers = transfers::Entity::find()
+        .filter(transfers::Column::Chain.eq(&row.chain))
+        .filter(transfers::Column::TxHash.eq(&row.tx_hash))
+        .filter(transfers::Column::BlockHash.ne(&row.block_hash))
+        .filter(transfers::Column::Presence.eq("present"));
+    let deposits = deposits_table::Entity::find()
+        .filter(deposits_table::Column::Chain.eq(&row.chain))
+        .filter(deposits_table::Column::TxHash.eq(&row.tx_hash))
+        .filter(deposits_table::Column::BlockHash.ne(&row.block_hash));
+    let reader = database.reader();
+    Ok(transfers.one(reader).await?.is_some() || deposits.one(reader).await?.is_some())
+}
+
+/// Inserts rows that do not exist; returns their number.
+async fn inserted<M, A>(database: &Database, rows: Vec<M>) -> Result<u64, RereadError>
+where
+    M: IntoActiveModel<A>,
+    A: ActiveModelTrait,
+{
+    if rows.is_empty() {
+        return Ok(0);
+    }
+    let rows = rows.into_iter().map(IntoActiveModel::into_active_model);
+    let insert = A::Entity::insert_many(rows).on_conflict_do_nothing();
+    match insert.exec_without_returning(database.writer()).await.map_err(failed)? {
+        TryInsertResult::Inserted(count) => Ok(count),
+        TryInsertResult::Conflicted | TryInsertResult::Empty => Ok(0),
+    }
 }

@@ -84,7 +84,7 @@ impl WatcherState {
         let task = tokio::spawn(async move {
             let looking = async {
                 // Every PSP whose vault received money in these blocks exists by now.
-                args.read_psp_vaults().await.map_err(StoreError::from)?;
+                args.lookup().read_psp_vaults().await.map_err(StoreError::from)?;
                 block_transfers::missing(args.lookup(), &reader, &links, elsewhere).await
             };
             let outcome = Box::pin(looking).await;
