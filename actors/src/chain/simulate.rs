@@ -110,7 +110,7 @@ impl SettlerState {
 
     /// Forgets operations that are not in the queue any more, and returns the tokens with a transfer that waits for their
     /// limit.
-    pub(super) fn limited_tokens(&mut self, now: Instant) -> HashSet<String> {
+    pub(super) fn limited_tokens(&mut self, now: Instant) -> Vec<String> {
         self.deferred.retain(|_, deferred| now < deferred.until + WAIT_MAX);
         let waiting = self.deferred.values().filter(|deferred| now < deferred.until);
         waiting.filter_map(|deferred| deferred.limited_token.clone()).collect()

@@ -50,17 +50,16 @@ impl SettlerState {
     /// Sends one batch; returns true if there may be another.
     async fn submit_batch(&mut self, role: Role) -> Result<bool, SettleError> {
         let now = Instant::now();
-        let limited = self.limited_tokens(now);
+        // First in, first out for each token with a limit that is reached.
+        let limited = if role == Role::Send { self.limited_tokens(now) } else { Vec::new() };
         let ChainContext { spec, database, clock, .. } = &self.args.context;
         let signer = self.args.signer(role);
         if queue::unmined(database, spec.chain, signer.address()).await? >= spec.in_flight_max as u64 {
             return Ok(false);
         }
         let limit = spec.batch_items_max + self.deferred.len();
-        let mut rows = queue::queued(database, spec.chain, role, clock.real_now(), limit).await?;
+        let mut rows = queue::queued(database, spec.chain, role, &limited, clock.real_now(), limit).await?;
         rows.retain(|row| self.deferred.get(&row.id).is_none_or(|deferred| deferred.until <= now));
-        // First in, first out for each token with a limit that is reached.
-        rows.retain(|row| role == Role::Settle || !limited.contains(&row.token_address));
         rows.retain(|row| match batch_input(role, std::slice::from_ref(row), spec.item_gas) {
             Ok(_) => true,
             Err(error) => {

@@ -56,17 +56,19 @@ fn operations_with(chain: Chain, status: &str) -> Select<operations::Entity> {
         .filter(operations::Column::Status.eq(status))
 }
 
-/// Operations of this role that can be batched now, oldest first.
+/// Operations of this role that can be batched now, oldest first, without those of these tokens.
 pub async fn queued(
     database: &Database,
     chain: Chain,
     role: Role,
+    without_tokens: &[String],
     now: Timestamp,
     limit: usize,
 ) -> Result<Vec<operations::Model>, DbErr> {
     operations_with(chain, "queued")
         .filter(operations::Column::Kind.is_in(role.kinds().iter().copied()))
         .filter(operations::Column::NotBefore.lte(now.as_millis()))
+        .filter(operations::Column::TokenAddress.is_not_in(without_tokens))
         .order_by_asc(operations::Column::CreatedAt)
         .order_by_asc(operations::Column::Id)
         .limit(limit as u64)
