@@ -11,7 +11,7 @@ use derive_more::Deref;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use payferry_evm::Degradation;
-use payferry_evm::config::SpecError;
+use payferry_evm::config::{L1Data, SpecError};
 use payferry_evm::pace::{PollRequests, backoff};
 use payferry_journal::chain::cursor::Known;
 use payferry_journal::chain::rows;
@@ -148,7 +148,7 @@ impl Behaviour for Watcher {
             report: WatcherReport::default(),
             checked: false,
             not_before: Instant::now(),
-            l1_fee_wei: None,
+            l1_fee_wei: (args.spec.l1_data == L1Data::None).then_some(0),
             l1_fee_due: Instant::now(),
             polls,
             swept: Sweep::default(),
@@ -278,7 +278,7 @@ impl WatcherState {
 
     /// Reads the vaults of PSPs again. After an error, those read before stay.
     async fn read_psp_vaults(&self) {
-        if let Err(error) = self.args.context.read_psp_vaults().await {
+        if let Err(error) = self.args.lookup().read_psp_vaults().await {
             tracing::warn!(chain = %self.args.spec.chain, %error, "the PSPs could not be read");
         }
     }
