@@ -63,7 +63,7 @@ impl<const IS_ANVIL: bool> Serve<IS_ANVIL> {
         }))
         .await;
         let admin = domain_address(accounts.admin.address());
-        let contract = contract_address(admin);
+        let contract = contract_address(admin).unwrap();
         for deployment in &mut deployments {
             deployment.contract = Address::from(contract.0);
         }
