@@ -7,6 +7,7 @@
 pub mod client;
 pub mod config;
 pub mod deploy;
+pub mod eip3009;
 mod endpoint;
 mod failover;
 pub mod fees;
