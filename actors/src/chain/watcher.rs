@@ -10,9 +10,11 @@ use std::time::Duration;
 use derive_more::Deref;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use payferry_evm::Degradation;
+use payferry_domain::Address;
+use payferry_evm::client::ClientError;
 use payferry_evm::config::{L1Data, SpecError};
 use payferry_evm::pace::{PollRequests, backoff};
+use payferry_evm::{Degradation, eip3009};
 use payferry_journal::chain::cursor::Known;
 use payferry_journal::chain::rows;
 use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
@@ -103,6 +105,10 @@ pub struct WatcherReport {
 const L1_FEE_INTERVAL: Duration = Duration::from_secs(30);
 /// Time limit of such a read, which delays a poll.
 const L1_FEE_PATIENCE: Duration = Duration::from_secs(2);
+/// Wait after a failed detection of the tokens that support transfers by signature.
+const EIP3009_RETRY: Duration = Duration::from_secs(30);
+/// Time limit of a detection, which delays a poll.
+const EIP3009_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Internal state of a running watcher. All of it can be rebuilt.
 pub struct WatcherState {
@@ -121,6 +127,8 @@ pub struct WatcherState {
     /// L1 charge of a settlement when it was read last.
     pub(super) l1_fee_wei: Option<u128>,
     l1_fee_due: Instant,
+    /// Time of the next detection of the tokens that support transfers by signature; `None` once it is known.
+    eip3009_due: Option<Instant>,
     polls: PollRequests,
     pub(super) swept: Sweep,
     _ticker: AbortOnDropHandle<()>,
@@ -150,6 +158,7 @@ impl Behaviour for Watcher {
             not_before: Instant::now(),
             l1_fee_wei: (args.spec.l1_data == L1Data::None).then_some(0),
             l1_fee_due: Instant::now(),
+            eip3009_due: Some(Instant::now()),
             polls,
             swept: Sweep::default(),
             _ticker: ticker,
@@ -259,6 +268,7 @@ impl WatcherState {
                 self.note(None);
                 self.note_standstill();
                 self.read_l1_fee().await;
+                self.detect_eip3009().await;
                 more
             }
             Err(error) => {
@@ -298,6 +308,33 @@ impl WatcherState {
             Err(_) => tracing::warn!(chain = %spec.chain, "{} does not return its L1 data fee in time", spec.chain),
         }
         self.l1_fee_due = Instant::now() + L1_FEE_INTERVAL;
+    }
+
+    /// Detects once which tokens support transfers by signature. After an error, it is repeated later.
+    async fn detect_eip3009(&mut self) {
+        if self.eip3009_due.is_none_or(|due| Instant::now() < due) {
+            return;
+        }
+        let ChainContext { spec, client, watchlist, .. } = &self.args.context;
+        let chain = spec.chain;
+        let addresses: Vec<Address> = spec.tokens.iter().map(|(_, address)| *address).collect();
+        let detecting = eip3009::detect(client, spec.chain_id, &addresses);
+        match tokio::time::timeout(EIP3009_PATIENCE, detecting).await.unwrap_or(Err(ClientError::Timeout)) {
+            Ok(found) => {
+                for ((token, _), support) in spec.tokens.iter().zip(&found) {
+                    match support {
+                        Ok(domain) => tracing::info!(%chain, %token, %domain, "{token} supports EIP-3009"),
+                        Err(gap) => tracing::info!(%chain, %token, %gap, "{token} does not support EIP-3009"),
+                    }
+                }
+                watchlist.set_eip3009(chain, found.into_iter().flatten().collect());
+                self.eip3009_due = None;
+            }
+            Err(error) => {
+                tracing::warn!(%chain, %error, "the tokens' support of EIP-3009 is not known yet");
+                self.eip3009_due = Some(Instant::now() + EIP3009_RETRY);
+            }
+        }
     }
 
     async fn fail(&mut self, error: PollError) {

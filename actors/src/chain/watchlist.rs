@@ -14,6 +14,7 @@ use alloy::primitives::{Bloom, keccak256};
 use dashmap::DashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use payferry_domain::{Address, Chain, FinalityProgress, Hash32, PaymentId, Timestamp};
+use payferry_evm::eip3009::Eip3009Domain;
 use tokio::sync::{Notify, watch};
 
 use super::deposits::PspVaults;
@@ -69,6 +70,8 @@ struct Lane {
     view: RwLock<Option<ChainView>>,
     /// Reason why the chain cannot be read, if any; known even before the first read.
     degraded_reason: RwLock<Option<String>>,
+    /// Domains of the tokens that support transfers by signature.
+    eip3009: RwLock<Vec<Eip3009Domain>>,
     waits: Mutex<FinalityWaits>,
     wake: Notify,
     moved: watch::Sender<()>,
@@ -266,6 +269,17 @@ impl Watchlist {
     /// Reason why the chain cannot currently be read, if any.
     pub fn degraded_reason(&self, chain: Chain) -> Option<String> {
         self.lane(chain).degraded_reason.read().clone()
+    }
+
+    /// Replaces the domains of the chain's tokens that support transfers by signature (EIP-3009).
+    pub(crate) fn set_eip3009(&self, chain: Chain, domains: Vec<Eip3009Domain>) {
+        *self.lane(chain).eip3009.write() = domains;
+    }
+
+    /// Domain of the chain's token at this address, if it supports transfers by signature (EIP-3009). `None` until the
+    /// chain was read.
+    pub fn eip3009(&self, chain: Chain, token: Address) -> Option<Eip3009Domain> {
+        self.lane(chain).eip3009.read().iter().find(|domain| domain.token() == token).cloned()
     }
 
     /// Waits for finality on the chain, locked.

@@ -13,6 +13,7 @@ use payferry_domain::{Address, Amount, Timestamp};
 
 use super::client::{ChainClient, ClientError};
 use super::config::{CONTRACT_VERSION, ChainSpec, TOKEN_DECIMALS};
+use super::eip3009;
 use super::fees::Fees;
 use crate::wallet::{alloy_address, checksummed};
 
@@ -119,6 +120,7 @@ pub async fn inspect_contracts(spec: &ChainSpec, client: &ChainClient, keys: Rol
     if spec.tokens.is_empty() {
         report.add("tokens", Grade::Bad, "none is configured".to_owned());
     }
+    report.eip3009(spec, client).await;
     for address in &spec.lookalikes {
         if matches!(client.has_code(*address).await, Ok(false)) {
             let detail = format!("no contract at {}", checksummed(*address));
@@ -194,6 +196,23 @@ impl Report {
                 self.add("logs", Grade::Doubtful, format!("{error}; blocks will be read in smaller steps"));
             }
             Err(error) => self.add("logs", Grade::Bad, error.to_string()),
+        }
+    }
+
+    /// Without EIP-3009, a token is paid by transfer only.
+    async fn eip3009(&mut self, spec: &ChainSpec, client: &ChainClient) {
+        let addresses: Vec<Address> = spec.tokens.iter().map(|(_, address)| *address).collect();
+        match eip3009::detect(client, spec.chain_id, &addresses).await {
+            Ok(found) => {
+                for ((token, _), support) in spec.tokens.iter().zip(found) {
+                    let detail = match support {
+                        Ok(domain) => format!("yes ({domain})"),
+                        Err(gap) => format!("no: {gap}"),
+                    };
+                    self.add(&format!("{token} EIP-3009"), Grade::Good, detail);
+                }
+            }
+            Err(error) => self.add("EIP-3009", Grade::Doubtful, format!("not known: {error}")),
         }
     }
 

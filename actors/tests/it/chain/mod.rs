@@ -4,6 +4,7 @@ mod agreement;
 mod blocking_error;
 mod crash;
 mod done;
+mod eip3009;
 mod env;
 mod faults;
 mod fees;
