@@ -65,7 +65,7 @@ async fn deploy_fiat_token(env: &Env) -> Address {
     };
     let calls = [
         initialize.abi_encode(),
-        // The owner of the tokens may call these, as nobody else does.
+        // Each of these accepts any caller, once.
         FiatToken::initializeV2Call { newName: "USD Coin".to_owned() }.abi_encode(),
         FiatToken::initializeV2_1Call { lostAndFound: MASTER }.abi_encode(),
         FiatToken::initializeV2_2Call { accountsToBlacklist: vec![], newSymbol: "USDC".to_owned() }.abi_encode(),
