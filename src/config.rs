@@ -25,6 +25,7 @@ use serde::Deserialize;
 
 pub use chains::{ChainSection, ChainsSection, Endpoint};
 pub use load::{ConfigError, DEFAULTS, ENV_PREFIX, Location};
+pub(crate) use unsafe_settings::is_local;
 pub use unsafe_settings::{UnsafeFinding, UnsafeRefusal, UnsafeSection, UnsafeSetting};
 pub use values::{database_url, sqlite_file};
 
@@ -171,9 +172,13 @@ impl SignersSection {
     }
 }
 
-/// An account: exactly one of the three sources is set.
-#[serde_with::apply(Option<PathBuf> => #[serde(deserialize_with = "values::optional")])]
-#[derive(Debug, Clone, Deserialize)]
+/// An account: exactly one of the four sources is set.
+#[serde_with::apply(
+    Option<PathBuf> => #[serde(deserialize_with = "values::optional")],
+    Option<Address> => #[serde(deserialize_with = "values::optional")],
+    Option<Endpoint> => #[serde(deserialize_with = "values::optional")],
+)]
+#[derive(Debug, Clone, Default, Deserialize)]
 pub struct SignerSection {
     /// A file with 64 hexadecimal digits.
     pub private_key_file: Option<PathBuf>,
@@ -185,6 +190,33 @@ pub struct SignerSection {
     pub mnemonic_file: Option<PathBuf>,
     /// Index of the account: m/44'/60'/0'/0/index.
     pub mnemonic_index: u32,
+    /// Base URL of a remote signer.
+    pub remote_url: Option<Endpoint>,
+    /// Account of its key.
+    pub remote_address: Option<Address>,
+    /// Its name of the key.
+    pub remote_identifier: String,
+    /// A file with the certificate of this client, PEM.
+    pub remote_client_certificate_file: Option<PathBuf>,
+    /// A file with the private key of that certificate, PEM.
+    pub remote_client_key_file: Option<PathBuf>,
+    /// A file with the certificates of the authorities that may have issued the remote signer's certificate, PEM.
+    pub remote_ca_certificate_file: Option<PathBuf>,
+}
+
+impl SignerSection {
+    /// Kind of the signer, for people.
+    pub fn kind(&self) -> &'static str {
+        if self.remote_url.is_some() {
+            "remote signer"
+        } else if self.keystore_file.is_some() {
+            "keystore file"
+        } else if self.mnemonic_file.is_some() {
+            "mnemonic file"
+        } else {
+            "key file"
+        }
+    }
 }
 
 /// The settlement contract, at the same address on every chain.

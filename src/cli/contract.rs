@@ -58,8 +58,7 @@ pub(super) async fn run(command: Command, config: Config) -> anyhow::Result<Exit
         private_key_file: args.admin_key_file,
         keystore_file: args.admin_keystore_file,
         keystore_password_file: args.admin_keystore_password_file,
-        mnemonic_file: None,
-        mnemonic_index: 0,
+        ..SignerSection::default()
     };
     let is_sent = section.private_key_file.is_some() || section.keystore_file.is_some();
     let admin = is_sent.then(|| secrets::signer("admin", &section)).transpose()?;

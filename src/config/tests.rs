@@ -161,6 +161,8 @@ fn chain_errors_describe_the_expected_values() {
     assert!(limit.contains("`limits.send_max` is 5000, expected an amount of tokens as text"), "{limit}");
     let endpoints = of("endpoints = [\"ftp://node.example/hunter2\"]");
     assert!(endpoints.contains("a list of http or https URLs") && !endpoints.contains("hunter2"), "{endpoints}");
+    let remote = refused("[signer.sender]\nremote_url = \"ftp://user:hunter2@signer.example\"\n", &[]);
+    assert!(remote.contains("an http or https URL, or nothing") && !remote.contains("hunter2"), "{remote}");
     assert!(of("usdc = \"0x12\"").ends_with("expected an address, 0x and 40 hexadecimal digits, or nothing"));
     assert!(of("max_fee_gwei = \"0.0000000001\"").contains("gwei as text"));
     assert!(of("start_block = \"soon\"").contains("\"latest\" or a block's number"));

@@ -136,8 +136,9 @@ impl Findings {
                 [("private_key_file", &signer.private_key_file), ("mnemonic_file", &signer.mnemonic_file)]
             {
                 if file.is_some() {
-                    let detail =
-                        format!("`signer.{role}.{key}`: the key is not encrypted; use `signer.{role}.keystore_file`");
+                    let detail = format!(
+                        "`signer.{role}.{key}`: the key is not encrypted; use `signer.{role}.keystore_file` or a remote signer"
+                    );
                     self.add(UnsafeSetting::BareKeyFile, detail);
                 }
             }
@@ -150,10 +151,12 @@ impl Findings {
             ("signer.settler.keystore_file", &settler.keystore_file),
             ("signer.settler.keystore_password_file", &settler.keystore_password_file),
             ("signer.settler.mnemonic_file", &settler.mnemonic_file),
+            ("signer.settler.remote_client_key_file", &settler.remote_client_key_file),
             ("signer.sender.private_key_file", &sender.private_key_file),
             ("signer.sender.keystore_file", &sender.keystore_file),
             ("signer.sender.keystore_password_file", &sender.keystore_password_file),
             ("signer.sender.mnemonic_file", &sender.mnemonic_file),
+            ("signer.sender.remote_client_key_file", &sender.remote_client_key_file),
             ("kyt.api_token_file", &config.kyt.api_token_file),
             ("identity.app_token_file", &identity.app_token_file),
             ("identity.secret_key_file", &identity.secret_key_file),
@@ -200,7 +203,7 @@ fn endpoints_key(chain: Chain) -> String {
 }
 
 /// Returns true if the host of a URL is this machine.
-fn is_local(url: &Url) -> bool {
+pub(crate) fn is_local(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(Host::Ipv4(address)) => address.is_loopback(),

@@ -13,7 +13,11 @@ use serde::{Deserialize, Deserializer};
 pub(super) fn expected(key: &str) -> &'static str {
     match key {
         "server.listen" | "server.operator_listen" => "an address and a port, such as \"127.0.0.1:8080\"",
-        "server.public_url" | "kyt.api_url" | "documents.endpoint" => "an http or https URL, or nothing",
+        "server.public_url"
+        | "kyt.api_url"
+        | "documents.endpoint"
+        | "signer.settler.remote_url"
+        | "signer.sender.remote_url" => "an http or https URL, or nothing",
         "identity.provider" => "\"sumsub\", or nothing",
         "identity.base_url" => "an http or https URL, such as \"https://api.sumsub.com\"",
         "identity.level" | "identity.rescreen_level" => "the name of a level at the provider",
@@ -28,10 +32,13 @@ pub(super) fn expected(key: &str) -> &'static str {
         "documents.folder" => "the path of a folder",
         "documents.bucket" | "documents.region" => "a name",
         "database.url" => "a path, \"sqlite://path?mode=rwc\" or \"postgres://user:password@host/name\"",
-        "contracts.address" | "contracts.treasury" | "contracts.admin" => {
-            "an address, 0x and 40 hexadecimal digits, or nothing"
-        }
+        "contracts.address"
+        | "contracts.treasury"
+        | "contracts.admin"
+        | "signer.settler.remote_address"
+        | "signer.sender.remote_address" => "an address, 0x and 40 hexadecimal digits, or nothing",
         "signer.settler.mnemonic_index" | "signer.sender.mnemonic_index" => "a whole number",
+        "signer.settler.remote_identifier" | "signer.sender.remote_identifier" => "the remote signer's name of the key",
         key if key.ends_with("_file") => "the path of a file",
         "log.filter" => "a level or target=level with commas, such as \"warn,payferry=info\"",
         "log.format" => "\"text\" or \"json\"",

@@ -5,14 +5,14 @@ use payferry_actors::compliance::ChainalysisOracle;
 use payferry_domain::{Address, Timestamp};
 use payferry_entities::{Database, WeakTls};
 use payferry_evm::inspect::{EndpointFinding, Grade, RoleKeys, inspect_contracts, inspect_endpoint};
-use payferry_evm::wallet::checksummed;
+use payferry_evm::wallet::{KeyListing, checksummed};
 use payferry_migration::pending;
 use payferry_runtime::clock::Clock;
 
 use super::chains::{self, Configured};
 use super::secrets::Signers;
 use super::{compliance, contract, secrets};
-use crate::config::{Config, UnsafeFinding, UnsafeSetting, sqlite_file};
+use crate::config::{Config, SignersSection, UnsafeFinding, UnsafeSetting, sqlite_file};
 
 /// Line of the report.
 #[derive(Debug, Clone)]
@@ -41,13 +41,10 @@ pub async fn check(config: &Config) -> Vec<CheckLine> {
     lines.identity(config);
     let signers = secrets::signers(config);
     let keys = signers.as_ref().map(Signers::keys).ok();
-    lines.read(
-        "signers",
-        signers.map(|signers| {
-            let RoleKeys { settler, sender } = signers.keys();
-            format!("settler {}, sender {}", checksummed(settler), checksummed(sender))
-        }),
-    );
+    match signers {
+        Ok(signers) => lines.signers(config, &signers).await,
+        Err(error) => lines.read("signers", Err(error)),
+    }
     match database(&config.database.url).await {
         Ok((state, synchronous_commit)) => {
             lines.unsafe_settings(config, &config.unsafe_findings_of_server(synchronous_commit.as_deref()));
@@ -95,6 +92,28 @@ impl Lines {
         for UnsafeFinding { setting, detail } in findings.iter().cloned() {
             let grade = if config.allows(setting) { Grade::Doubtful } else { Grade::Bad };
             self.add("service".to_owned(), &format!("unsafe setting {setting}"), grade, detail);
+        }
+    }
+
+    /// The accounts with the kinds of their signers. A remote signer is asked for its keys and signs nothing.
+    async fn signers(&mut self, config: &Config, signers: &Signers) {
+        let SignersSection { settler, sender } = &config.signer;
+        let both = [("settler", &signers.settler, settler), ("sender", &signers.sender, sender)];
+        let shown = both
+            .map(|(role, signer, section)| format!("{role} {} ({})", checksummed(signer.address()), section.kind()));
+        self.read("signers", Ok(shown.join(", ")));
+        for (role, signer, _) in both {
+            let Some(remote) = signer.remote() else { continue };
+            let host = remote.host();
+            let (grade, detail) = match remote.check().await {
+                Ok(KeyListing::Listed) => (Grade::Good, format!("{host} responds and has the key")),
+                Ok(KeyListing::Withheld(status)) => {
+                    let detail = format!("{host} responds, but does not list its keys (HTTP {status})");
+                    (Grade::Doubtful, format!("{detail}: the first transaction will show if it has the key"))
+                }
+                Err(error) => (Grade::Bad, error.to_string()),
+            };
+            self.add("service".to_owned(), &format!("{role}'s signer"), grade, detail);
         }
     }
 

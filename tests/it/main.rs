@@ -21,6 +21,7 @@ mod operator;
 mod prelude;
 mod process;
 mod reconcile;
+mod remote_signer;
 mod roles;
 mod sse;
 mod stage;

@@ -1,6 +1,6 @@
-//! JSON-RPC transport over HTTP for alloy.
+//! JSON-RPC transport over HTTP for alloy, and the settings of HTTP clients.
 //!
-//! Replaces alloy's own transport, which writes the endpoint's address (with its API key) into spans, and loses a 429
+//! The transport replaces alloy's own transport, which writes the endpoint's address (with its API key) into spans, and loses a 429
 //! and its `Retry-After` if the body contains a JSON-RPC error.
 
 use std::time::Duration;
@@ -19,8 +19,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Creates an HTTP client for any number of endpoints. The caller sets the request timeout.
 pub(super) fn client() -> Result<reqwest::Client, reqwest::Error> {
+    builder().build()
+}
+
+/// Settings of every HTTP client.
+pub(super) fn builder() -> reqwest::ClientBuilder {
     payferry_runtime::tls::install();
-    reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(reqwest::redirect::Policy::none()).build()
+    reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(reqwest::redirect::Policy::none())
 }
 
 /// Transport of one endpoint.

@@ -19,6 +19,7 @@ pub mod proxy;
 pub mod psp;
 pub mod receiver;
 pub mod settings;
+pub mod signer;
 pub mod sumsub;
 
 use std::fmt::Display;

@@ -12,6 +12,7 @@ mod env;
 mod operator;
 mod readiness;
 mod reconcile;
+mod remote_signer;
 mod sandbox;
 mod serve;
 mod statement;

@@ -28,7 +28,7 @@ pub(super) struct Outside {
 }
 
 impl Outside {
-    async fn with(chains: &[Chain]) -> Self {
+    pub(super) async fn with(chains: &[Chain]) -> Self {
         Self::on(TestDatabase::create().await, chains).await
     }
 

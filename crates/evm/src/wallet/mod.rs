@@ -3,6 +3,7 @@
 //! Deliberately absent: nonces (the settler's table), fees, and chain access.
 
 mod keystore;
+mod remote;
 mod signer;
 
 use alloy::primitives::B256;
@@ -10,6 +11,7 @@ use payferry_contracts::{payment_salt, psp_salt, vault_code_hash};
 use payferry_domain::{Address, FeeBps, Hash32, PaymentId, PspId};
 
 pub use keystore::KeystoreError;
+pub use remote::{KeyListing, RemoteFault, RemoteKey, RemoteSigner, RemoteSignerError};
 pub use signer::{OperatorSigner, SignedTx, SignerError};
 
 /// Derives vault addresses. They depend on the factory's address alone, which is the same on every chain.

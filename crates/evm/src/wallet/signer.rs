@@ -1,10 +1,10 @@
 //! Signer of one account: the settler's, the sender's, or the admin's.
 //!
-//! The key comes from a private key, a keystore file with its password, or a mnemonic with an index. Inputs are
-//! borrowed; the caller wipes them. Deliberately absent: the key in any output, and a remote key service. Signing is already
-//! asynchronous to allow it.
+//! The key comes from a private key, a keystore file with its password, or a mnemonic with an index, or a remote signer has
+//! it. Inputs are borrowed; the caller wipes them. Deliberately absent: the key in any output.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use alloy::consensus::{SignableTransaction, TxEip1559, TxEnvelope};
 use alloy::eips::eip2718::Encodable2718;
@@ -15,13 +15,14 @@ use alloy::signers::local::{MnemonicBuilder, PrivateKeySigner};
 use payferry_domain::{Address, Hash32};
 
 use super::keystore::{self, KeystoreError};
+use super::remote::{RemoteKey, RemoteSigner, RemoteSignerError};
 use super::{domain_address, domain_hash};
 
 /// Highest account index of a mnemonic: BIP-32 uses higher indexes for hardened keys.
 const MNEMONIC_INDEX_MAX: u32 = (1 << 31) - 1;
 
 /// Error of creating a signer or a signature. Never contains the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignerError {
     /// The text is not a private key.
     #[error("a private key must be 0x and 64 hexadecimal digits, and must not be zero")]
@@ -44,12 +45,27 @@ pub enum SignerError {
     /// The signer rejected the request.
     #[error("the signer did not sign")]
     Refused,
+    /// The remote signer failed.
+    #[error(transparent)]
+    Remote(#[from] RemoteSignerError),
 }
 
 /// Signer of one account.
 #[derive(Clone, derive_more::Debug)]
 #[debug("OperatorSigner({})", self.address())]
-pub struct OperatorSigner(PrivateKeySigner);
+pub struct OperatorSigner(Key);
+
+#[derive(Clone)]
+enum Key {
+    Local(PrivateKeySigner),
+    Remote(Arc<RemoteSigner>),
+}
+
+impl From<PrivateKeySigner> for OperatorSigner {
+    fn from(key: PrivateKeySigner) -> Self {
+        Self(Key::Local(key))
+    }
+}
 
 /// A signed transaction, ready to store and broadcast.
 #[derive(Clone, Debug)]
@@ -63,19 +79,19 @@ pub struct SignedTx {
 impl OperatorSigner {
     /// Creates a signer from a private key of 64 hexadecimal digits, with or without `0x`.
     pub fn from_private_key(text: &str) -> Result<Self, SignerError> {
-        text.trim().parse().map(Self).map_err(|_| SignerError::NotAKey)
+        text.trim().parse().map(PrivateKeySigner::into).map_err(|_| SignerError::NotAKey)
     }
 
     /// Creates a signer from the 32 bytes of a private key.
     pub fn from_bytes(key: &[u8; 32]) -> Result<Self, SignerError> {
-        PrivateKeySigner::from_slice(key).map(Self).map_err(|_| SignerError::NotAKey)
+        PrivateKeySigner::from_slice(key).map(Self::from).map_err(|_| SignerError::NotAKey)
     }
 
     /// Creates a signer from a keystore file (Web3 Secret Storage, version 3) and its password. The password is used as
     /// it is: the caller must remove the line end of a password file. Blocks for the file's key derivation, about a
     /// second.
     pub fn from_keystore(path: &Path, password: &str) -> Result<Self, SignerError> {
-        Ok(Self(keystore::open(path, password)?))
+        Ok(keystore::open(path, password)?.into())
     }
 
     /// Creates a signer from an English BIP-39 mnemonic without passphrase, for the account `m/44'/60'/0'/0/index` as
@@ -91,18 +107,36 @@ impl OperatorSigner {
         // The builder wipes its phrase on drop. Its errors quote the phrase, so they are not passed on.
         let builder = MnemonicBuilder::from_phrase(words.join(" "));
         let builder = builder.index(index).map_err(|_| SignerError::MnemonicIndex)?;
-        builder.build().map(Self).map_err(|_| SignerError::MnemonicChecksum)
+        builder.build().map(Self::from).map_err(|_| SignerError::MnemonicChecksum)
+    }
+
+    /// Creates a client of a remote signer. Sends nothing: the signer may respond later.
+    pub fn from_remote(key: RemoteKey<'_>) -> Result<Self, SignerError> {
+        Ok(Self(Key::Remote(Arc::new(RemoteSigner::new(key)?))))
     }
 
     /// Address of the account.
     pub fn address(&self) -> Address {
-        domain_address(self.0.address())
+        match &self.0 {
+            Key::Local(key) => domain_address(key.address()),
+            Key::Remote(remote) => remote.address(),
+        }
+    }
+
+    /// The remote signer, if the key is not in this process.
+    pub fn remote(&self) -> Option<&RemoteSigner> {
+        match &self.0 {
+            Key::Local(_) => None,
+            Key::Remote(remote) => Some(remote),
+        }
     }
 
     /// Signs a transaction.
     pub async fn sign(&self, tx: TxEip1559) -> Result<SignedTx, SignerError> {
-        let digest = tx.signature_hash();
-        let signature = self.0.sign_hash(&digest).await.map_err(|_| SignerError::Refused)?;
+        let signature = match &self.0 {
+            Key::Local(key) => key.sign_hash(&tx.signature_hash()).await.map_err(|_| SignerError::Refused)?,
+            Key::Remote(remote) => remote.sign(&tx.encoded_for_signing()).await?,
+        };
         let envelope: TxEnvelope = tx.into_signed(signature).into();
         Ok(SignedTx { raw: envelope.encoded_2718().into(), hash: domain_hash(*envelope.tx_hash()) })
     }
