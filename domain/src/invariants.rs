@@ -8,8 +8,8 @@ use crate::ids::OperationId;
 use crate::ledger::Asset;
 use crate::money::{Amount, split_fee};
 use crate::payment::{
-    Decision, FailureReason, Funds, Label, Payment, Reason, Refund, RefundState, SettlementState, Status, Transfer,
-    TransferKey, TransferStatus, Vault, derived_labels, is_judged,
+    AuthorizationState, Decision, FailureReason, Funds, Label, Payment, Reason, Refund, RefundState, SettlementState,
+    Status, Transfer, TransferKey, TransferStatus, Vault, derived_labels, is_judged,
 };
 use crate::{customer, outbound};
 
@@ -87,6 +87,7 @@ pub const INVARIANTS: &[Invariant<Payment>] = &[
     Invariant { id: "PAY-18", name: "a pending payment counts only in-time transfers", holds: pending_in_time },
     Invariant { id: "PAY-19", name: "operation ids are distinct", holds: operations_distinct },
     Invariant { id: "PAY-20", name: "no further event follows from the state", holds: is_judged },
+    Invariant { id: "PAY-21", name: "only an authorization of an allowed payer is collected", holds: payer_is_allowed },
 ];
 
 fn adds_up(payment: &Payment) -> bool {
@@ -210,8 +211,17 @@ fn pending_in_time(payment: &Payment) -> bool {
         || payment.transfers.iter().filter(|transfer| transfer.counted).all(|transfer| payment.is_in_time(transfer))
 }
 
+fn payer_is_allowed(payment: &Payment) -> bool {
+    payment.authorization.as_deref().is_none_or(|authorization| {
+        !matches!(authorization.state, AuthorizationState::Queued | AuthorizationState::Final)
+            || authorization.decision() == Some(Decision::Allow)
+    })
+}
+
 fn operations_distinct(payment: &Payment) -> bool {
     let refunds = payment.refunds.iter().map(|refund| refund.operation);
-    let all: Vec<_> = refunds.chain(payment.settlement.as_deref().map(|settlement| settlement.operation)).collect();
+    let collected = payment.authorization.as_deref().map(|authorization| authorization.operation);
+    let settled = payment.settlement.as_deref().map(|settlement| settlement.operation);
+    let all: Vec<_> = refunds.chain(settled).chain(collected).collect();
     all.iter().collect::<BTreeSet<_>>().len() == all.len()
 }

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::authorization::{AUTHORIZATION_WINDOW_MIN_SECS, AUTHORIZATIONS_MAX, AuthorizationEnd, AuthorizationOrder};
 use super::money_out::{Funds, Requester};
 use super::status::Status;
-use super::transfer::{LISTED_MAX, ObservedTransfer, TransferKey, Verdict};
+use super::transfer::{BlockRef, LISTED_MAX, ObservedTransfer, TransferKey, Verdict};
 use crate::chain::{Address, Finality, Hash32};
 use crate::ids::{OperationId, RefundId};
 use crate::ledger::Asset;
@@ -125,6 +126,43 @@ pub enum Command {
         /// Reason, for operators.
         reason: String,
     },
+    /// Accept an authorization whose signature was verified. (Request of the payer.)
+    Authorize(AuthorizationOrder),
+    /// A screening result for the payer of an authorization, or (with `verdict.by_operator`) the decision of a person on
+    /// a review.
+    ScreenAuthorization {
+        /// Operation that collects it.
+        operation: OperationId,
+        /// Verdict.
+        verdict: Verdict,
+    },
+    /// An authorization is collected, in a block with the required finality.
+    CompleteAuthorization {
+        /// Id of the operation.
+        operation: OperationId,
+        /// As in `CompleteSettlement`.
+        revision: u32,
+        /// Where it was collected.
+        block: CollectedBlock,
+    },
+    /// An authorization will not be collected.
+    FailAuthorization {
+        /// Id of the operation.
+        operation: OperationId,
+        /// As in `CompleteSettlement`.
+        revision: u32,
+        /// How it ended.
+        end: AuthorizationEnd,
+        /// Details, for people.
+        detail: String,
+    },
+    /// The final block that collected an authorization is no longer in the chain; the settler submits it again.
+    OrphanAuthorization {
+        /// Id of the operation.
+        operation: OperationId,
+        /// As in `CompleteSettlement`.
+        revision: u32,
+    },
     /// A final settlement is no longer in the chain; the settler broadcasts it again.
     OrphanSettlement {
         /// Id of the operation.
@@ -143,6 +181,19 @@ pub struct TransferFinality {
     pub revision: u32,
     /// Finality that was reached; ignored if it is lower than the required finality.
     pub reached: Finality,
+}
+
+/// Position of a collected authorization in the chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CollectedBlock {
+    /// The transaction.
+    pub tx_hash: Hash32,
+    /// Hash of its block.
+    pub block_hash: Hash32,
+    /// Its block.
+    pub block: BlockRef,
+    /// Index of the `Collected` log in the block.
+    pub log_index: u32,
 }
 
 /// A refund to accept.
@@ -284,6 +335,32 @@ pub enum Rejection {
     /// The transfer is not in review.
     #[error("the transfer is not in review")]
     NotInReview,
+    /// The payment has an unfinished authorization, which may pay it.
+    #[error("an authorization of this payment is in progress; wait until it is final, failed or expired")]
+    AuthorizationInProgress,
+    /// A transfer may pay the payment.
+    #[error("a transfer to this payment awaits finality or screening")]
+    TransferPending,
+    /// The authorized amount is not the amount due.
+    #[error("the authorization is for {authorized}, but {due} is due")]
+    AmountNotDue {
+        /// Amount due.
+        due: Amount,
+        /// Amount of the authorization.
+        authorized: Amount,
+    },
+    /// The payment had the maximum number of authorizations.
+    #[error("a payment takes at most {AUTHORIZATIONS_MAX} authorizations; send the amount instead")]
+    AuthorizationsExhausted,
+    /// Another authorization was accepted since.
+    #[error("another authorization was accepted since; sign again with the current nonce")]
+    AuthorizationOutdated,
+    /// The authorization ends too late.
+    #[error("valid_before may not be later than the payment's deadline, {0}")]
+    AuthorizationTooLong(Timestamp),
+    /// The authorization ends too early to be collected.
+    #[error("valid_before must be at least {AUTHORIZATION_WINDOW_MIN_SECS} s from now")]
+    AuthorizationTooShort,
 }
 
 impl Rejection {
@@ -312,6 +389,13 @@ impl Rejection {
             Self::ListFull => "list_full",
             Self::UnknownTransfer => "unknown_transfer",
             Self::NotInReview => "not_in_review",
+            Self::AuthorizationInProgress => "authorization_in_progress",
+            Self::TransferPending => "transfer_pending",
+            Self::AmountNotDue { .. } => "authorization_amount",
+            Self::AuthorizationsExhausted => "authorizations_exhausted",
+            Self::AuthorizationOutdated => "authorization_outdated",
+            Self::AuthorizationTooLong(_) => "authorization_too_long",
+            Self::AuthorizationTooShort => "authorization_too_short",
         }
     }
 }

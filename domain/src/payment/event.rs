@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::authorization::{Authorization, AuthorizationEnd};
 use super::command::OutageId;
 use super::money_out::{Refund, Requester};
 use super::status::{FailureReason, Labels, Reason};
@@ -176,6 +177,43 @@ pub enum Event {
         /// Time of the decision.
         at: Timestamp,
     },
+    /// An authorization was accepted.
+    AuthorizationAccepted {
+        /// The authorization.
+        authorization: Box<Authorization>,
+    },
+    /// The payer of the authorization was screened.
+    AuthorizationScreened {
+        /// Verdict.
+        verdict: Box<Verdict>,
+    },
+    /// The settler may collect the authorization.
+    AuthorizationQueued,
+    /// The authorization is collected. A receipt has settled the payment.
+    AuthorizationCollected {
+        /// Revision of the settler's row.
+        revision: u32,
+        /// The transaction.
+        tx_hash: Hash32,
+        /// The payment of the payer, if the contract received it. Otherwise the watcher finds the transfer.
+        transfer: Option<Box<Transfer>>,
+    },
+    /// The block that collected the authorization is no longer in the chain.
+    AuthorizationOrphaned {
+        /// Revision of the settler's row.
+        revision: u32,
+    },
+    /// The authorization ended without being collected.
+    AuthorizationEnded {
+        /// How it ended.
+        end: AuthorizationEnd,
+        /// Revision of the settler's row, or 0.
+        revision: u32,
+        /// Details, for people.
+        detail: Option<String>,
+        /// Time of the event.
+        at: Timestamp,
+    },
     /// The outbound transfer of a refund is final.
     RefundSent {
         /// Id of the refund.
@@ -259,6 +297,25 @@ pub enum Effect {
         chain: Chain,
         /// Time of the alarm.
         alarm_at: Timestamp,
+    },
+    /// Screen the payer of the authorization and send `ScreenAuthorization`. With `alarm_at`, it is in review: screen it
+    /// again after an interval, and raise an alarm if it is still in review at that time.
+    ScreenAuthorization {
+        /// Operation that collects it.
+        operation: OperationId,
+        /// Payer.
+        from: Address,
+        /// Amount.
+        amount: Amount,
+        /// Time of the alarm.
+        alarm_at: Option<Timestamp>,
+    },
+    /// Notify the settler that the row of the authorization is queued.
+    Collect {
+        /// Id of the operation.
+        operation: OperationId,
+        /// Chain of the operation.
+        chain: Chain,
     },
     /// A transfer is in review: screen it again at intervals, and raise an alarm if it is still in review at
     /// `alarm_at`.

@@ -2,6 +2,7 @@
 //! every event, so that a replay ends in the same state.
 
 use super::announce::announced;
+use super::authorization::{Authorization, AuthorizationEnd, AuthorizationState};
 use super::event::Event;
 use super::money_out::{Funds, Refund, RefundState, Requester, Settlement, SettlementState, Vault};
 use super::state::{Outage, Payment};
@@ -9,7 +10,7 @@ use super::status::{FailureReason, HistoryEntry, Label, Labels, Reason, Status};
 use super::terms::OverpaymentPolicy;
 use super::transfer::{Decision, Transfer, TransferKey, TransferStatus};
 use crate::ids::{OperationId, RefundId};
-use crate::money::Amount;
+use crate::money::{Amount, split_fee};
 use crate::time::Timestamp;
 
 /// Returns the payment after a commit at time `at`, to which its events were applied: with the next version.
@@ -93,6 +94,15 @@ fn apply(payment: &mut Payment, event: &Event) {
                 withdraw(settlement);
             }
         }
+        Event::AuthorizationAccepted { authorization } => {
+            payment.authorizations = payment.authorizations.saturating_add(1);
+            payment.authorization = Some(authorization.clone());
+        }
+        Event::AuthorizationScreened { .. }
+        | Event::AuthorizationQueued
+        | Event::AuthorizationEnded { .. }
+        | Event::AuthorizationCollected { .. }
+        | Event::AuthorizationOrphaned { .. } => apply_to_authorization(payment, event),
         Event::RefundScreened { refund_id, verdict } => {
             if let Some(refund) = payment.refunds.iter_mut().find(|refund| refund.id == *refund_id) {
                 refund.verdict = Some(verdict.clone());
@@ -183,6 +193,89 @@ fn apply_to_settlement(payment: &mut Payment, event: &Event) {
     }
 }
 
+fn apply_to_authorization(payment: &mut Payment, event: &Event) {
+    if let Event::AuthorizationCollected { transfer: Some(transfer), .. } = event {
+        payment.settlement = collected_settlement(payment, transfer).map(Box::new).or(payment.settlement.take());
+        record(payment, transfer);
+    }
+    if matches!(event, Event::AuthorizationOrphaned { .. }) && is_settled_by_collection(payment) {
+        payment.settlement = None;
+    }
+    let Some(authorization) = payment.authorization.as_deref_mut() else { return };
+    match event {
+        Event::AuthorizationScreened { verdict } => {
+            authorization.verdict = Some(verdict.clone());
+            if verdict.decision == Decision::Review {
+                authorization.state = AuthorizationState::Review;
+            }
+        }
+        Event::AuthorizationQueued => authorization.state = AuthorizationState::Queued,
+        Event::AuthorizationEnded { end, revision, detail, .. } => {
+            authorization.revision = authorization.revision.max(*revision);
+            (authorization.state, authorization.failure) = match end {
+                AuthorizationEnd::Failed(failure) => (AuthorizationState::Failed, Some(*failure)),
+                AuthorizationEnd::Expired => (AuthorizationState::Expired, None),
+            };
+            authorization.detail.clone_from(detail);
+        }
+        Event::AuthorizationCollected { revision, tx_hash, .. } => {
+            authorization.revision = *revision;
+            authorization.state = AuthorizationState::Final;
+            authorization.tx_hash = Some(*tx_hash);
+            (authorization.failure, authorization.detail) = (None, None);
+        }
+        Event::AuthorizationOrphaned { revision } => {
+            authorization.revision = *revision;
+            authorization.state = AuthorizationState::Queued;
+            authorization.tx_hash = None;
+        }
+        _ => {}
+    }
+}
+
+/// Returns the settlement that a collection made; `None` if the payment already has one.
+pub(super) fn collected_settlement(payment: &Payment, transfer: &Transfer) -> Option<Settlement> {
+    if payment.settlement.is_some() {
+        return None;
+    }
+    let shares = split_fee(transfer.amount, payment.terms.fee_bps);
+    let mut settlement =
+        new_settlement(payment, transfer.amount, shares.psp_amount, shares.treasury_fee, SettlementState::Settled);
+    settlement.tx_hash = Some(transfer.key.tx_hash);
+    settlement.settled_at = Some(transfer.block.time);
+    Some(settlement)
+}
+
+/// Returns true if the collection of the authorization made the settlement.
+pub(super) fn is_settled_by_collection(payment: &Payment) -> bool {
+    let collected_in = payment.authorization.as_deref().and_then(|authorization| authorization.tx_hash);
+    let settled = |s: &Settlement| s.state == SettlementState::Settled && s.tx_hash == collected_in && s.revision == 0;
+    collected_in.is_some() && payment.settlement.as_deref().is_some_and(settled)
+}
+
+fn new_settlement(
+    payment: &Payment,
+    amount: Amount,
+    psp_amount: Amount,
+    treasury_fee: Amount,
+    state: SettlementState,
+) -> Settlement {
+    Settlement {
+        operation: OperationId::settlement_of(payment.id()),
+        amount,
+        psp_amount,
+        treasury_fee,
+        state,
+        revision: 0,
+        tx_hash: None,
+        settled_at: None,
+        failures: 0,
+        failure: None,
+        retry_at: None,
+        retry_demanded: false,
+    }
+}
+
 /// Keeps one entry per key, and one first block time per transaction.
 fn record(payment: &mut Payment, transfer: &Transfer) {
     match payment.transfers.iter_mut().find(|known| known.key == transfer.key) {
@@ -237,23 +330,8 @@ fn withdraw(settlement: &mut Settlement) {
 /// Confirms with the one settlement operation: an existing settlement is queued again; one that the chain executed
 /// stays settled.
 fn confirm(payment: &mut Payment, amount: Amount, psp_amount: Amount, treasury_fee: Amount) {
-    let operation = OperationId::settlement_of(payment.id());
-    let settlement = payment.settlement.get_or_insert_with(|| {
-        Box::new(Settlement {
-            operation,
-            amount,
-            psp_amount,
-            treasury_fee,
-            state: SettlementState::Queued,
-            revision: 0,
-            tx_hash: None,
-            settled_at: None,
-            failures: 0,
-            failure: None,
-            retry_at: None,
-            retry_demanded: false,
-        })
-    });
+    let fresh = new_settlement(payment, amount, psp_amount, treasury_fee, SettlementState::Queued);
+    let settlement = payment.settlement.get_or_insert_with(|| Box::new(fresh));
     if settlement.state != SettlementState::Settled {
         (settlement.amount, settlement.psp_amount, settlement.treasury_fee) = (amount, psp_amount, treasury_fee);
         settlement.state = SettlementState::Queued;
@@ -305,13 +383,15 @@ pub(crate) fn derived_labels(payment: &Payment, labels: Labels) -> Labels {
         .set(Label::FundsBlocked, any(&|t| t.is_present() && t.is_blocked()))
         .set(Label::SettlementFailed, failing)
         .set(Label::RefundApproval, payment.refunds.iter().any(Refund::awaits_approval))
+        .set(Label::Authorized, payment.authorization.as_deref().is_some_and(Authorization::is_valid))
 }
 
-/// Returns true if a transfer, or the address of a refund, waits for a decision of the operator.
+/// Returns true if a transfer, the address of a refund, or the payer of an authorization waits for a decision of the operator.
 fn in_review(payment: &Payment) -> bool {
     let review = Some(Decision::Review);
     payment.transfers.iter().any(|transfer| transfer.is_present() && transfer.decision() == review)
         || payment.refunds.iter().any(|refund| refund.awaits_screening() && refund.decision() == review)
+        || payment.authorization.as_deref().is_some_and(|it| it.state == AuthorizationState::Review)
 }
 
 fn is_held(transfer: &Transfer) -> bool {

@@ -9,6 +9,7 @@
 //! The events of a command are one commit and one version. Not here: rows, messages, clocks.
 
 mod announce;
+mod authorization;
 mod command;
 mod decide;
 mod event;
@@ -23,15 +24,19 @@ mod terms;
 mod transfer;
 
 pub use announce::{Announcement, EventName, EventPattern, announced, payload, test_payload};
-pub use command::{Command, OutageId, RefundOrder, Rejection, TransferFinality};
+pub use authorization::{
+    AUTHORIZATION_WINDOW_MIN_SECS, AUTHORIZATIONS_MAX, Authorization, AuthorizationEnd, AuthorizationFailure,
+    AuthorizationKind, AuthorizationOrder, AuthorizationState,
+};
+pub use command::{CollectedBlock, Command, OutageId, RefundOrder, Rejection, TransferFinality};
 pub(crate) use decide::is_judged;
 pub use decide::{REMINE_GRACE_SECS, RETRY_FIRST_SECS, RETRY_MAX_SECS, decide};
 pub use event::{Alarm, Effect, Event};
 pub(crate) use evolve::derived_labels;
 use evolve::{commit, evolve};
 pub use money_out::{
-    Funds, NewOperation, OperationAction, OperationBody, Refund, RefundFailure, RefundLimit, RefundState, Requester,
-    Settlement, SettlementState, Vault,
+    Funds, NewOperation, OperationAction, OperationBody, PayerTerms, Refund, RefundFailure, RefundLimit, RefundState,
+    Requester, Settlement, SettlementState, Vault,
 };
 pub use react::{REVIEW_ALARM_SECS, react, resume};
 pub use state::{KytSummary, Outage, Payment};

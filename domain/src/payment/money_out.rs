@@ -287,6 +287,24 @@ pub enum OperationBody {
         /// Share of the treasury.
         treasury_fee: Amount,
     },
+    /// Take an authorized amount from the payer to the PSP's vault and the treasury.
+    Collect {
+        /// Sum of the two shares.
+        amount: Amount,
+        /// Share of the PSP's vault.
+        psp_amount: Amount,
+        /// Share of the treasury.
+        treasury_fee: Amount,
+        /// Terms of the payer.
+        payer: PayerTerms,
+    },
+    /// Submit an authorized transfer from the payer to the payment's wallet.
+    Deposit {
+        /// Amount.
+        amount: Amount,
+        /// Terms of the payer.
+        payer: PayerTerms,
+    },
     /// Forward the funds of a transfer to its recipient.
     Deliver {
         /// Recipient address.
@@ -305,6 +323,17 @@ pub enum OperationBody {
         /// Amount.
         amount: Amount,
     },
+}
+
+/// Identity of an authorization on the chain, and its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PayerTerms {
+    /// Payer.
+    pub from: Address,
+    /// Nonce, unique per payer and token.
+    pub nonce: Hash32,
+    /// End of the authorization, exclusive.
+    pub valid_before: Timestamp,
 }
 
 /// A change of the operation queue, written in the same commit as the events.

@@ -1,9 +1,11 @@
 //! Consequences of an event: the effects to run after the commit, and the operation rows and ledger postings of the commit
 //! itself.
 
+use super::authorization::{Authorization, AuthorizationKind, AuthorizationState};
 use super::event::{Alarm, Effect, Event};
+use super::evolve::{collected_settlement, is_settled_by_collection};
 use super::money_out::{
-    NewOperation, OperationAction, OperationBody, Refund, RefundState, Settlement, SettlementState, Vault,
+    NewOperation, OperationAction, OperationBody, PayerTerms, Refund, RefundState, Settlement, SettlementState, Vault,
 };
 use super::state::Payment;
 use super::status::{Reason, Status};
@@ -12,7 +14,7 @@ use super::transfer::{Decision, Transfer, TransferStatus};
 use crate::chain::{Chain, Hash32};
 use crate::ids::OperationId;
 use crate::ledger::{Account, Asset, Posting, PostingKind};
-use crate::money::Amount;
+use crate::money::{Amount, Split, split_fee};
 
 /// Time a review may take before the operator is alarmed.
 pub const REVIEW_ALARM_SECS: i64 = 24 * 3_600;
@@ -56,12 +58,20 @@ pub fn react(after: &Payment, event: &Event) -> Vec<Effect> {
             let alarm = Effect::Alarm(Alarm::SettlementOrphaned { operation });
             settlement(after).into_iter().chain([alarm]).collect()
         }
+        Event::AuthorizationAccepted { .. } | Event::AuthorizationScreened { .. } | Event::AuthorizationQueued => {
+            authorization(after).into_iter().collect()
+        }
+        // It may take a wait for the deadline that was over.
+        Event::AuthorizationEnded { .. } | Event::AuthorizationOrphaned { .. } => {
+            deadline(after).into_iter().chain(authorization(after)).collect()
+        }
         Event::RefundRequested { .. } => refund_screenings(after).into_iter().chain(settlement(after)).collect(),
         Event::RefundScreened { .. } => refund_screenings(after).into_iter().chain(queued_refunds(after)).collect(),
         Event::RefundApproved { .. } => queued_refunds(after),
         Event::RefundSent { .. } => overdrawn(after).into_iter().collect(),
         Event::TransferFinalised { .. }
         | Event::TransferCounted { .. }
+        | Event::AuthorizationCollected { .. }
         | Event::Failed { .. }
         | Event::Settled { .. }
         | Event::SettlementCompleted { .. }
@@ -78,6 +88,7 @@ pub fn resume(payment: &Payment) -> Vec<Effect> {
     effects.extend(payment.transfers.iter().filter_map(review));
     effects.extend(deadline(payment));
     effects.extend(settlement(payment));
+    effects.extend(authorization(payment));
     effects.extend(refund_screenings(payment));
     effects.extend(queued_refunds(payment));
     if payment.sequence > 0 {
@@ -154,6 +165,21 @@ fn settlement(payment: &Payment) -> Option<Effect> {
     }
 }
 
+/// Screens the payer of the authorization, or notifies the settler about it.
+fn authorization(payment: &Payment) -> Option<Effect> {
+    let Authorization { operation, from, value, state, ref verdict, .. } = *payment.authorization.as_deref()?;
+    let chain = payment.terms.chain;
+    let alarm_at = verdict.as_deref().map(|verdict| verdict.checked_at.plus_secs(REVIEW_ALARM_SECS));
+    match state {
+        AuthorizationState::Screening if verdict.is_none() => {
+            Some(Effect::ScreenAuthorization { operation, from, amount: value, alarm_at: None })
+        }
+        AuthorizationState::Review => Some(Effect::ScreenAuthorization { operation, from, amount: value, alarm_at }),
+        AuthorizationState::Queued => Some(Effect::Collect { operation, chain }),
+        _ => None,
+    }
+}
+
 /// Screens the addresses of refunds.
 fn refund_screenings(payment: &Payment) -> Vec<Effect> {
     let screening = |refund: &Refund| {
@@ -193,6 +219,9 @@ pub(super) fn operation(after: &Payment, event: &Event) -> Option<NewOperation> 
             settle(if confirmations(after) > 1 { OperationAction::Requeue } else { OperationAction::Queue })
         }
         Event::SettlementRetried { .. } => settle(OperationAction::Requeue),
+        Event::AuthorizationQueued => {
+            after.authorization.as_deref().map(|authorization| collecting(after, authorization))
+        }
         Event::SettlementOrphaned { was_settled: true, .. } => match state {
             Some(SettlementState::Queued) => settle(OperationAction::Requeue),
             _ => settle(OperationAction::Cancel),
@@ -228,6 +257,19 @@ fn settling(payment: &Payment, settlement: &Settlement, action: OperationAction)
     operation_of(payment, operation, action, payment.asset(), body)
 }
 
+fn collecting(payment: &Payment, authorization: &Authorization) -> NewOperation {
+    let Authorization { operation, kind, from, value: amount, nonce, valid_before, .. } = *authorization;
+    let payer = PayerTerms { from, nonce, valid_before };
+    let body = match kind {
+        AuthorizationKind::Receive => {
+            let Split { psp_amount, treasury_fee } = split_fee(amount, payment.terms.fee_bps);
+            OperationBody::Collect { amount, psp_amount, treasury_fee, payer }
+        }
+        AuthorizationKind::Transfer => OperationBody::Deposit { amount, payer },
+    };
+    operation_of(payment, operation, OperationAction::Queue, payment.asset(), body)
+}
+
 fn refund_operation(payment: &Payment, refund: &Refund) -> NewOperation {
     let Refund { id: refund_id, source, to, amount, .. } = *refund;
     let asset = refund.asset.unwrap_or_else(|| payment.asset());
@@ -252,6 +294,11 @@ pub(super) fn postings(before: &Payment, event: &Event) -> Vec<Posting> {
             before.transfer(*key).map(|transfer| received(before, transfer)).into_iter().collect()
         }
         Event::TransferRecorded { transfer, .. } => posted_entry(before, transfer),
+        Event::AuthorizationCollected { transfer: Some(transfer), tx_hash, .. } => {
+            let shares = collected_settlement(before, transfer).map(|shares| settled(before, &shares, *tx_hash));
+            [received(before, transfer)].into_iter().chain(shares.into_iter().flatten()).collect()
+        }
+        Event::AuthorizationOrphaned { .. } if is_settled_by_collection(before) => undone(before),
         Event::SettlementCompleted { amount, tx_hash, .. } => completed(before, *amount, *tx_hash),
         Event::SettlementOrphaned { .. } | Event::SettlementFailed { .. } => undone(before),
         Event::RefundRequested { refund, .. } if refund.source == Vault::Psp => {

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::authorization::Authorization;
 use super::command::OutageId;
 use super::money_out::{Funds, Refund, RefundState, Settlement, SettlementState, Vault};
 use super::status::{FailureReason, HistoryEntry, Label, Labels, PublicFailure, Reason, Status};
@@ -55,6 +56,11 @@ pub struct Payment {
     pub counted_undecided: bool,
     /// Surplus within the tolerance, at confirmation: excess, although its transfer is not.
     pub tolerated: Option<Amount>,
+    /// The last authorization of a payer.
+    pub authorization: Option<Box<Authorization>>,
+    /// Number of authorizations so far.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub authorizations: u16,
     /// Settlement; set once the payment has been confirmed.
     pub settlement: Option<Box<Settlement>>,
     /// Refunds in the order of acceptance.
@@ -64,6 +70,11 @@ pub struct Payment {
     pub history: Vec<HistoryEntry>,
     /// Time of the last change.
     pub updated_at: Timestamp,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u16) -> bool {
+    *number == 0
 }
 
 /// One outage that moved the deadline.
@@ -111,6 +122,8 @@ impl Payment {
             transfers: Vec::new(),
             counted_undecided: false,
             tolerated: None,
+            authorization: None,
+            authorizations: 0,
             settlement: None,
             refunds: Vec::new(),
             history: vec![HistoryEntry { status: Status::Pending, at, reason: Reason::Initiated }],
@@ -432,6 +445,7 @@ impl Payment {
         matches!(self.status, Status::Pending | Status::Confirmed)
             || self.awaits_deadline()
             || settling
+            || self.authorization.as_deref().is_some_and(Authorization::is_unfinished)
             || self.refunds.iter().any(|refund| refund.state == RefundState::Pending)
             || self.transfers.iter().any(|t| t.status == TransferStatus::Seen || t.awaits_screening())
     }

@@ -153,6 +153,8 @@ named! {
         SettlementFailed = "SETTLEMENT_FAILED",
         /// A refund above the limit waits for the operator's approval.
         RefundApproval = "REFUND_APPROVAL",
+        /// The payer signed an authorization, which is in progress or collected.
+        Authorized = "AUTHORIZED",
     }
 }
 

@@ -1,6 +1,7 @@
 //! Evaluates the state of a payment: which transfers count now, and the events that follow. Implements the "what
 //! counts" table of the interface. Depends only on the state, not on the order of the facts.
 
+use super::authorization;
 use crate::ids::RefundId;
 use crate::money::{Amount, Split, split_fee};
 use crate::payment::event::Event;
@@ -35,6 +36,9 @@ pub(crate) fn is_judged(payment: &Payment) -> bool {
 /// Returns the next events that follow from the state; empty if there are none. Transfers count one by one in the order of
 /// the chain, and the payment is evaluated after each.
 pub(super) fn judge(payment: &Payment, fresh: &mut Fresh, now: Timestamp) -> Vec<Event> {
+    if let Some(event) = authorization::judge(payment, now) {
+        return vec![event];
+    }
     let outcome = match payment.status {
         Status::Pending => pending(payment, now),
         Status::Mismatched => mismatched(payment, fresh, now),
@@ -56,6 +60,9 @@ pub(super) fn judge(payment: &Payment, fresh: &mut Fresh, now: Timestamp) -> Vec
 /// of the facts nor their division into polls changes the outcome. A transfer in review, or a blocked one, holds nothing
 /// back.
 fn next_to_count(payment: &Payment) -> Option<&Transfer> {
+    if authorization::holds_back(payment) {
+        return None;
+    }
     let open = |t: &&Transfer| t.is_right() && t.is_present() && !t.counted && !is_parked(payment, t);
     let decided = |t: &&Transfer| matches!(t.decision(), Some(Decision::Review | Decision::Block));
     let undecided = payment.transfers.iter().filter(open).filter(|t| t.status != TransferStatus::Final || !decided(t));
@@ -101,7 +108,7 @@ fn is_frozen(payment: &Payment) -> bool {
 }
 
 /// Returns true if an in-time transfer of the due token may still count.
-fn awaits_in_time(payment: &Payment) -> bool {
+pub(super) fn awaits_in_time(payment: &Payment) -> bool {
     let in_time = |t: &&Transfer| t.is_right() && t.is_present() && payment.is_in_time(t);
     payment.transfers.iter().filter(in_time).any(|transfer| match transfer.status {
         TransferStatus::Final => !transfer.counted && !transfer.is_blocked(),
@@ -133,10 +140,10 @@ fn fitting_labels(payment: &Payment) -> Labels {
 fn pending(payment: &Payment, now: Timestamp) -> Vec<Event> {
     let waits_for_remining = payment.misses_remined() && !payment.deadline_passed();
     if payment.transfers.iter().any(|transfer| transfer.counted) {
-        let waits = waits_for_remining || awaits_in_time(payment);
+        let waits = waits_for_remining || awaits_in_time(payment) || authorization::is_awaited(payment);
         return paid(payment, now).unwrap_or_else(|| if waits { Vec::new() } else { vec![underpaid(payment, now)] });
     }
-    if waits_for_remining || awaits_in_time(payment) {
+    if waits_for_remining || awaits_in_time(payment) || authorization::is_awaited(payment) {
         return Vec::new();
     }
     if blocked_in_time(payment) >= payment.terms.tolerance.least_for(payment.terms.amount) {
@@ -169,7 +176,7 @@ fn mismatched(payment: &Payment, fresh: &Fresh, now: Timestamp) -> Vec<Event> {
         return vec![Event::Mismatched { labels, reason: Reason::Late, at: now }];
     }
     if payment.is_completable() {
-        let waits = awaits_in_time(payment);
+        let waits = awaits_in_time(payment) || authorization::is_awaited(payment);
         return paid(payment, now).unwrap_or_else(|| if waits { Vec::new() } else { vec![underpaid(payment, now)] });
     }
     vec![Event::Mismatched { labels: fitting_labels(payment), reason: Reason::MoreReceived, at: now }]

@@ -3,6 +3,7 @@
 //!
 //! Outdated or known facts lead to no events. Only commands of people are rejected.
 
+mod authorization;
 mod judge;
 mod refund;
 
@@ -67,6 +68,19 @@ pub fn decide(payment: &Payment, command: &Command, now: Timestamp) -> Result<Ve
         }
         Command::FailSettlement { operation, revision, reason } => fail(payment, *operation, *revision, reason, now),
         Command::OrphanSettlement { operation, revision } => orphan(payment, *operation, *revision, now),
+        Command::Authorize(order) => authorization::request(payment, order, now)?,
+        Command::ScreenAuthorization { operation, verdict } => {
+            authorization::screen(payment, *operation, verdict, now)?
+        }
+        Command::CompleteAuthorization { operation, revision, block } => {
+            authorization::complete(payment, *operation, *revision, block, now)
+        }
+        Command::FailAuthorization { operation, revision, end, detail } => {
+            authorization::fail(payment, *operation, *revision, (*end, detail), now)
+        }
+        Command::OrphanAuthorization { operation, revision } => {
+            authorization::orphan(payment, *operation, *revision, now)
+        }
     };
     if own.is_empty() { Ok(own) } else { Ok(with_consequences(payment, own, now)) }
 }
@@ -239,7 +253,7 @@ fn finalise(payment: &Payment, reached: &[TransferFinality]) -> Vec<Event> {
 
 /// Applies a verdict, unless an existing verdict outranks it.
 fn screen(payment: &Payment, key: TransferKey, verdict: &Verdict) -> Result<Vec<Event>, Rejection> {
-    let refuse = |rejection| if verdict.by_operator { Err(rejection) } else { Ok(Vec::new()) };
+    let refuse = |rejection| refuse_unless_fact(verdict, rejection);
     let Some(transfer) = payment.transfer(key) else { return refuse(Rejection::UnknownTransfer) };
     if payment.is_dust(transfer) || transfer.counted {
         return refuse(Rejection::NotInReview);
@@ -252,6 +266,11 @@ fn screen(payment: &Payment, key: TransferKey, verdict: &Verdict) -> Result<Vec<
     } else {
         refuse(Rejection::NotInReview)
     }
+}
+
+/// Rejects the decision of a person. A verdict of a provider is a fact, and only changes nothing.
+fn refuse_unless_fact(verdict: &Verdict, rejection: Rejection) -> Result<Vec<Event>, Rejection> {
+    if verdict.by_operator { Err(rejection) } else { Ok(Vec::new()) }
 }
 
 /// Returns true if the verdict of a transfer is a decision, not a pending review.
@@ -283,6 +302,9 @@ fn cancel(payment: &Payment, now: Timestamp) -> Result<Vec<Event>, Rejection> {
     }
     if payment.transfers.iter().any(|transfer| !payment.is_dust(transfer)) {
         return Err(Rejection::TransferRecorded);
+    }
+    if authorization::is_awaited(payment) {
+        return Err(Rejection::AuthorizationInProgress);
     }
     Ok(vec![Event::Failed { reason: FailureReason::Cancelled, at: now }])
 }

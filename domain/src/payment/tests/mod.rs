@@ -1,6 +1,7 @@
 //! Given-when-then tests of one payment, with a small builder.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 
+mod authorization;
 mod deliveries;
 mod ledger;
 mod many_at_once;
@@ -231,6 +232,8 @@ impl Story {
         let operations = &self.last.as_ref().unwrap().operations;
         let amounts = operations.iter().map(|operation| match operation.body {
             OperationBody::Settle { amount, .. }
+            | OperationBody::Collect { amount, .. }
+            | OperationBody::Deposit { amount, .. }
             | OperationBody::Deliver { amount, .. }
             | OperationBody::Send { amount, .. } => (operation.action, amount),
         });

@@ -68,6 +68,7 @@ impl Env {
                 let verdict = Verdict { by_operator: true, ..verdict(Decision::Allow) };
                 Command::ScreenRefund { refund_id, verdict }
             }
+            Effect::ScreenAuthorization { .. } | Effect::Collect { .. } => unreachable!("no payer signs here"),
             Effect::CancelSettlement { .. } | Effect::DeliverWebhooks | Effect::Passivate | Effect::Alarm(_) => {
                 return None;
             }
