@@ -103,6 +103,7 @@ pub fn change(
             reserve: (outbound.version == 1).then(|| reserve(outbound, real_now, send_daily_max)),
             idempotency: rows.idempotency,
             audit: rows.audit,
+            authorization: None,
         },
     })))
 }

@@ -17,6 +17,7 @@ pub mod api_keys;
 pub mod approvals;
 pub mod audit_chain;
 pub mod audit_log;
+pub mod authorizations;
 pub mod balances;
 pub mod chain_cursors;
 pub mod chain_headers;

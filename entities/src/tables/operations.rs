@@ -1,4 +1,5 @@
-//! Operations: movements of funds out of vaults (settlements and sends). Each can succeed only once.
+//! Operations: movements of funds out of vaults (settlements and sends), or from payers (authorizations). Each can succeed
+//! only once.
 
 use sea_orm::entity::prelude::*;
 
@@ -11,7 +12,8 @@ pub struct Model {
     pub id: String,
     /// Chain.
     pub chain: String,
-    /// settle, deliver (funds of a transfer to its recipient), send (a refund from the payment's wallet), send_psp (a
+    /// settle, collect (an authorized amount, to the PSP's vault), deposit (an authorized amount, to the payment's wallet),
+    /// deliver (funds of a transfer to its recipient), send (a refund from the payment's wallet), send_psp (a
     /// refund from the PSP's vault), payout or withdrawal.
     pub kind: String,
     /// Payment, payout, or withdrawal.
@@ -30,6 +32,12 @@ pub struct Model {
     pub treasury_fee: i64,
     /// Recipient of a send.
     pub recipient: Option<String>,
+    /// Payer of an authorization, 0x lower-case hex.
+    pub payer: Option<String>,
+    /// Nonce of an authorization, 0x lower-case hex.
+    pub nonce: Option<String>,
+    /// End of an authorization, exclusive, in seconds since the epoch.
+    pub valid_before: Option<i64>,
     /// queued, submitted, mined, succeeded, failed or cancelled.
     pub status: String,
     /// Chain transaction that currently contains it.
@@ -38,6 +46,8 @@ pub struct Model {
     pub tx_hash: Option<String>,
     /// Block in which it was mined.
     pub block_number: Option<i64>,
+    /// Index of the contract's event in that block, if the operation is an authorization.
+    pub log_index: Option<i64>,
     /// Reason of the last failure.
     pub failure: Option<String>,
     /// Incremented whenever the row is queued, queued again, cancelled, or gets an outcome; starts at 1.

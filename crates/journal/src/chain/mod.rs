@@ -8,23 +8,26 @@ pub mod rows;
 
 use payferry_entities::operations;
 
-/// Role of the contract that executes an operation.
+/// Kind of batch that executes an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
     /// Settlements.
     Settle,
+    /// Authorizations of payers. The settler's signer submits them, and a pause of settlements pauses them.
+    Collect,
     /// Outbound transfers.
     Send,
 }
 
 impl Role {
-    /// Both roles.
-    pub const ALL: [Self; 2] = [Self::Settle, Self::Send];
+    /// All roles.
+    pub const ALL: [Self; 3] = [Self::Settle, Self::Collect, Self::Send];
 
     /// Values of `operations.kind` that the role executes.
     pub const fn kinds(self) -> &'static [&'static str] {
         match self {
             Self::Settle => &["settle"],
+            Self::Collect => &["collect", "deposit"],
             Self::Send => &["deliver", "send", "send_psp", "payout", "withdrawal"],
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use payferry_domain::{Address, Amount, Chain, Finality, FinalityPolicy, Timestamp};
-use payferry_entities::{Database, chain_txs, operations, payments, sendings};
+use payferry_entities::{Database, authorizations, chain_txs, operations, payments, sendings};
 use sea_orm::sea_query::Expr;
 use sea_orm::{
     ColumnTrait, DbErr, EntityTrait, ExprTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select,
@@ -95,6 +95,29 @@ pub async fn with_status(
     Ok(rows)
 }
 
+/// Authorizations in transactions that are not final.
+pub async fn authorizations_in_txs(database: &Database, chain: Chain) -> Result<Vec<operations::Model>, DbErr> {
+    operations::Entity::find()
+        .filter(operations::Column::Chain.eq(chain.as_str()))
+        .filter(operations::Column::Status.is_in(["submitted", "mined"]))
+        .filter(operations::Column::Kind.is_in(Role::Collect.kinds().iter().copied()))
+        .order_by_asc(operations::Column::CreatedAt)
+        .limit(OPERATIONS_PAGE)
+        .all(database.reader())
+        .await
+}
+
+/// Signatures of the authorizations that these operations collect, by operation.
+pub async fn signatures(
+    database: &Database,
+    rows: &[operations::Model],
+) -> Result<HashMap<String, authorizations::Model>, DbErr> {
+    let ids = rows.iter().map(|row| row.id.as_str());
+    let query = authorizations::Entity::find().filter(authorizations::Column::OperationId.is_in(ids));
+    let found = query.all(database.reader()).await?;
+    Ok(found.into_iter().map(|signed| (signed.operation_id.clone(), signed)).collect())
+}
+
 /// Operations in these transactions.
 pub async fn carried(database: &Database, txs: &[i64]) -> Result<Vec<operations::Model>, DbErr> {
     in_txs(txs).all(database.reader()).await
@@ -114,15 +137,21 @@ pub async fn carried_undecided(database: &Database, txs: &[i64]) -> Result<Vec<o
     in_txs(txs).filter(operations::Column::Status.eq("submitted")).all(database.reader()).await
 }
 
-/// Operations with these ids that are in no transaction now: queued, failed or cancelled.
-pub async fn idle(database: &Database, chain: Chain, ids: &[String]) -> Result<Vec<operations::Model>, DbErr> {
-    if ids.is_empty() {
+/// Operations with these ids, or with these nonces of authorizations, that are in no transaction now: queued, failed or
+/// cancelled.
+pub async fn idle(
+    database: &Database,
+    chain: Chain,
+    ids: &[String],
+    nonces: &[String],
+) -> Result<Vec<operations::Model>, DbErr> {
+    if ids.is_empty() && nonces.is_empty() {
         return Ok(Vec::new());
     }
     operations::Entity::find()
         .filter(operations::Column::Chain.eq(chain.as_str()))
         .filter(operations::Column::Status.is_in(["queued", "failed", "cancelled"]))
-        .filter(operations::Column::Id.is_in(ids))
+        .filter(operations::Column::Id.is_in(ids).or(operations::Column::Nonce.is_in(nonces)))
         .all(database.reader())
         .await
 }

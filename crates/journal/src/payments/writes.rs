@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use payferry_domain::payment::{
-    Announcement, Command, Event, EventName, NewOperation, OperationAction, OperationBody, Payment, Refund,
-    RefundLimit, RefundState, SettlementState, TransferKey, Transition, Vault, payload,
+    Announcement, AuthorizationState, Command, Event, EventName, NewOperation, OperationAction, OperationBody,
+    PayerTerms, Payment, Refund, RefundLimit, RefundState, SettlementState, TransferKey, Transition, Vault, payload,
 };
 use payferry_domain::{Amount, DeliveryId, EndpointId, EventId, OperationId, PspId, RefundId, Timestamp};
-use payferry_entities::{audit_log, events, idempotency_keys, operations, payment_transitions, refunds};
+use payferry_entities::{
+    audit_log, authorizations, events, idempotency_keys, operations, payment_transitions, refunds,
+};
 
 use super::{StoreError, json, row_of};
 use crate::postings;
@@ -23,7 +25,7 @@ pub const SET_ASIDE: i64 = 0;
 /// Write of a new payment.
 pub fn initiation_write(
     transition: &Transition,
-    RequestRows { idempotency, audit }: RequestRows,
+    RequestRows { idempotency, audit, .. }: RequestRows,
 ) -> Result<Initiation, StoreError> {
     let (payment, moved) = (row_of(&transition.payment)?, Some(PaymentMove::made(&transition.payment)));
     Ok(Initiation { payment, transition: transition_row(transition)?, idempotency, audit, moved })
@@ -36,6 +38,8 @@ pub struct RequestRows {
     pub idempotency: Option<idempotency_keys::Model>,
     /// Audit entry of the requester; its `number` is ignored.
     pub audit: Option<audit_log::Model>,
+    /// Signature of the authorization that was requested.
+    pub authorization: Option<authorizations::Model>,
 }
 
 /// Write of a transition that `command` caused on `before`. Every announcement goes into the feed; `to` returns
@@ -68,6 +72,7 @@ pub fn transition_write(
             reserve: transition.events.iter().find_map(|event| reserve(payment, event, real_now, elsewhere_daily_max)),
             idempotency: request_rows.idempotency,
             audit: request_rows.audit,
+            authorization: request_rows.authorization,
         },
         refunds: changed_refunds(before, payment),
         applied: applied(&transition.events, command),
@@ -91,6 +96,8 @@ pub fn applied_write(payment: &Payment, command: &Command, real_now: Timestamp) 
 /// Outcome that the payment already knows: mined again elsewhere, notified twice, or of a settlement that is no longer
 /// wanted.
 fn known_outcome(payment: &Payment, command: &Command) -> Option<OperationChange> {
+    let authorization =
+        |operation| payment.authorization.as_deref().filter(|authorization| authorization.operation == operation);
     let refund = |id: RefundId| payment.refunds.iter().find(|refund| refund.id == id);
     match command {
         Command::CompleteRefund { refund_id, revision, .. } => {
@@ -104,6 +111,14 @@ fn known_outcome(payment: &Payment, command: &Command) -> Option<OperationChange
         Command::FailSettlement { operation, .. } => {
             let known = payment.settlement.as_deref().filter(|known| known.state == SettlementState::Withdrawn)?;
             (known.operation == *operation).then(|| OperationChange::Cancel { id: operation.to_string() })
+        }
+        Command::CompleteAuthorization { operation, revision, .. } => {
+            authorization(*operation).filter(|known| known.state == AuthorizationState::Final)?;
+            Some(OperationChange::Succeeded { id: operation.to_string(), revision: i64::from(*revision) })
+        }
+        Command::FailAuthorization { operation, .. } => {
+            authorization(*operation).filter(|known| !known.is_valid())?;
+            Some(OperationChange::Cancel { id: operation.to_string() })
         }
         _ => None,
     }
@@ -193,7 +208,16 @@ fn operation_change(payment: &Payment, operation: &NewOperation, real_now: Times
 }
 
 fn operation_row(payment: &Payment, operation: &NewOperation, real_now: Timestamp) -> operations::Model {
+    let mut payer: Option<PayerTerms> = None;
     let (kind, amount, psp_amount, treasury_fee, recipient) = match operation.body {
+        OperationBody::Collect { amount, psp_amount, treasury_fee, payer: terms } => {
+            payer = Some(terms);
+            ("collect", amount.units(), psp_amount.units(), treasury_fee.units(), None)
+        }
+        OperationBody::Deposit { amount, payer: terms } => {
+            payer = Some(terms);
+            ("deposit", amount.units(), 0, 0, None)
+        }
         OperationBody::Settle { amount, psp_amount, treasury_fee } => {
             ("settle", amount.units(), psp_amount.units(), treasury_fee.units(), None)
         }
@@ -213,6 +237,9 @@ fn operation_row(payment: &Payment, operation: &NewOperation, real_now: Timestam
         psp_amount,
         treasury_fee,
         recipient: recipient.map(|to| to.to_string()),
+        payer: payer.map(|terms| terms.from.to_string()),
+        nonce: payer.map(|terms| terms.nonce.to_string()),
+        valid_before: payer.map(|terms| terms.valid_before.as_millis().div_euclid(1_000)),
         status: "queued".to_owned(),
         revision: 1,
         created_at: real_now.as_millis(),
@@ -226,6 +253,10 @@ fn ended(payment: &Payment, event: &Event) -> Option<OperationChange> {
     let (id, revision) = match event {
         Event::SettlementCompleted { revision, .. } => (OperationId::settlement_of(payment.id()), *revision),
         Event::RefundSent { refund_id, revision, .. } => (OperationId::refund_of(*refund_id), *revision),
+        Event::AuthorizationCollected { revision, .. } => (payment.authorization.as_deref()?.operation, *revision),
+        Event::AuthorizationEnded { revision: 1.., .. } => {
+            return Some(OperationChange::Cancel { id: payment.authorization.as_deref()?.operation.to_string() });
+        }
         Event::RefundFailed { refund_id, .. } => {
             return Some(OperationChange::Cancel { id: OperationId::refund_of(*refund_id).to_string() });
         }

@@ -2,9 +2,9 @@
 
 use payferry_domain::Chain;
 use payferry_entities::{
-    audit_log, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers, delivery_attempts, deposits,
-    events, idempotency_keys, ledger_postings, operations, payment_transitions, payments, refunds, sending_transitions,
-    sendings, transfers,
+    audit_log, authorizations, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers,
+    delivery_attempts, deposits, events, idempotency_keys, ledger_postings, operations, payment_transitions, payments,
+    refunds, sending_transitions, sendings, transfers,
 };
 
 use super::observer::PaymentMove;
@@ -115,6 +115,8 @@ pub struct Consequences {
     pub idempotency: Option<idempotency_keys::Model>,
     /// Audit entry, if the request is audited. Its `number` is ignored; the database assigns it.
     pub audit: Option<audit_log::Model>,
+    /// Signature of an accepted authorization.
+    pub authorization: Option<authorizations::Model>,
 }
 
 /// Funds of a PSP that a commit reserves. Preconditions: the balance is sufficient, and the daily limit is not
@@ -396,7 +398,7 @@ pub struct OperationOutcome {
 
 /// Amounts that an operation moved, in base units: the shares of a settlement, which add up to the amount, or the
 /// amount of an outbound transfer and zeros.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MovedAmounts {
     /// Total amount.
     pub amount: i64,
@@ -404,6 +406,8 @@ pub struct MovedAmounts {
     pub psp_amount: i64,
     /// The treasury's share.
     pub treasury_fee: i64,
+    /// Index of the contract's event in its block, if the operation is an authorization.
+    pub log_index: Option<i64>,
 }
 
 /// Result of a commit.

@@ -108,6 +108,7 @@ rows! {
         chain_tx_id: Option<i64>,
         tx_hash: Option<&'a str>,
         block_number: Option<i64>,
+        log_index: Option<i64>,
         amount: Option<i64>,
         psp_amount: Option<i64>,
         treasury_fee: Option<i64>,

@@ -1,7 +1,7 @@
 //! Every statement of the journal.
 
 use payferry_entities::{
-    Batch, audit_log, balances, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers,
+    Batch, audit_log, authorizations, balances, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers,
     delivery_attempts, deposits, events, idempotency_keys, ledger_postings, operations, payment_transitions, payments,
     refunds, sending_transitions, sendings, transfers,
 };
@@ -43,6 +43,7 @@ pub(super) struct Statements {
     pub(super) balances_add: RowStatement<balances::Model>,
     pub(super) customers_insert: RowStatement<customers::Model>,
     pub(super) audit_log_insert: RowStatement<audit_log::Model>,
+    pub(super) authorizations_insert: RowStatement<authorizations::Model>,
     pub(super) customer_events_take: RowStatement<CustomerEventRow<'static>>,
     pub(super) events_insert: RowStatement<events::Model>,
     pub(super) deliveries_insert: RowStatement<NewDelivery<'static>>,
@@ -175,6 +176,7 @@ impl Statements {
             ),
             customers_insert: RowStatement::insert(backend, ""),
             audit_log_insert: RowStatement::insert(backend, ""),
+            authorizations_insert: RowStatement::insert(backend, ""),
             customer_events_take: RowStatement::new(
                 backend,
                 "DELETE FROM customer_events

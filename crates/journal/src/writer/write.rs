@@ -192,6 +192,8 @@ impl Writer<'_> {
         }
         self.run(&self.statements.payments_insert, &payments).await?;
         self.run(&self.statements.payment_transitions_insert, &transitions).await?;
+        let signed: Vec<_> = writes.iter().filter_map(|write| write.consequences()?.authorization.as_ref()).collect();
+        self.run(&self.statements.authorizations_insert, &signed).await?;
         self.run(&self.statements.refunds_upsert, &refunds).await.map(|_| ())
     }
 
@@ -453,6 +455,7 @@ fn outcome_row(operation: &OperationOutcome, chain_tx_id: i64, updated_at: i64) 
         chain_tx_id: (operation.status != "queued").then_some(chain_tx_id),
         tx_hash: operation.tx_hash.as_deref(),
         block_number: operation.block_number,
+        log_index: operation.carried.and_then(|carried| carried.log_index),
         amount: operation.carried.map(|carried| carried.amount),
         psp_amount: operation.carried.map(|carried| carried.psp_amount),
         treasury_fee: operation.carried.map(|carried| carried.treasury_fee),

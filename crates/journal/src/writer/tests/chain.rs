@@ -207,7 +207,8 @@ async fn operations_by_id(env: &Env) -> Vec<operations::Model> {
 }
 
 /// Amounts that the chain reports of the mined operations.
-const CARRIED: Option<MovedAmounts> = Some(MovedAmounts { amount: 90, psp_amount: 80, treasury_fee: 10 });
+const CARRIED: Option<MovedAmounts> =
+    Some(MovedAmounts { amount: 90, psp_amount: 80, treasury_fee: 10, log_index: None });
 
 #[tokio::test]
 async fn an_operation_passes_through_its_states() {
