@@ -130,7 +130,7 @@ impl Aggregate for OutboundTransfer {
             return Ok(Decided::Known(store::known(self, command, real_now), resume(self)));
         };
         let psp = transfers.psps.get(self.order.psp_id).await?;
-        let rows = RequestRows { idempotency: None, audit: audit.clone() };
+        let rows = RequestRows { audit: audit.clone(), ..RequestRows::default() };
         let ceiling = psp.ceilings.send_daily_max;
         let write = store::change(&transition, rows, real_now, ceiling, |event| psp.destinations_of(event))?;
         Ok(Decided::Change(write, transition))

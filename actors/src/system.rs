@@ -2,6 +2,7 @@
 //!
 //! There is no global state: a test can start several trees.
 
+mod authorize;
 mod initiate;
 mod order;
 mod refresh;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use payferry_domain::payment::{Command, ObservedTransfer, Payment, Rejection};
-use payferry_domain::{Address, Asset, Chain, CommandError, PaymentId};
+use payferry_domain::{Address, Asset, Chain, CommandError, OperationId, PaymentId};
 use payferry_entities::Database;
 use payferry_journal::Journal;
 use payferry_journal::payments;
@@ -39,6 +40,7 @@ use crate::reconcile::watch::{VaultFindings, VaultsView};
 
 use payferry_webhook::WebhookSender;
 
+pub use authorize::{AuthorizeError, SignedTerms, VerifiedAuthorization};
 pub use initiate::{ChainChoiceRequest, InitiatePayment};
 pub use order::{OrderAnswer, OutboundOrder};
 pub use payferry_domain::{InitiateError, OrderError};
@@ -138,6 +140,11 @@ impl System {
     /// say so in time.
     pub async fn is_plain(&self, chain: Chain, address: Address) -> Option<bool> {
         self.inner.parts.accounts.is_plain(chain, address).await
+    }
+
+    /// How far the settler is with a queued authorization: queued, submitted or collected.
+    pub fn authorization_progress(&self, chain: Chain, operation: OperationId) -> &'static str {
+        self.chains().settler(chain).map_or("queued", |settler| settler.authorization_progress(operation))
     }
 
     /// The only sender of a payment's funds in this token (`None`: the due one), if a refund goes to it and the chain

@@ -32,6 +32,7 @@
 
 mod address;
 mod artifact;
+mod authorization;
 mod bindings;
 mod gas;
 mod grants;
@@ -45,6 +46,7 @@ pub use artifact::{
     MULTICALL3, MULTICALL3_JSON, PAYFERRY_JSON, TEST_USDC_JSON, TEST_USDT_JSON, VAULT_JSON, multicall3_code,
     payferry_init_code, test_usdc_init_code, test_usdt_init_code,
 };
+pub use authorization::{PLAIN_SIGNATURE_BYTES, SignedAuthorization};
 pub use bindings::{
     Authorization, CancelAuthorization, CollectGroup, CollectItem, DepositItem, Erc3009, ItemError, Multicall3,
     Payferry, Proposal, ReceiveWithAuthorization, Role, SendItem, Setting, SettleItem, TestUSDC, TestUSDT, Token,

@@ -16,7 +16,7 @@ use payferry_journal::chain::attempts;
 
 use super::ChainContext;
 use super::errors::SettleError;
-use super::operations::{OperationKey, success, verdicts};
+use super::operations::{ItemKey, OperationKey, success, verdicts};
 use super::resolve::TxPosition;
 use super::settler::SettlerState;
 
@@ -34,7 +34,7 @@ impl SettlerState {
         key: OperationKey,
         read: u64,
     ) -> Result<(TxPosition, MovedAmounts), SettleError> {
-        if let Some(found) = self.done_by_us(row, key).await? {
+        if let Some(found) = self.done_by_us(row).await? {
             return Ok(found);
         }
         let ChainContext { spec, client, .. } = &self.args.context;
@@ -67,16 +67,14 @@ impl SettlerState {
 
     /// Position in one of our own transactions, as far as the database knows them. They are not older than the
     /// operation by our own clock.
-    async fn done_by_us(
+    pub(super) async fn done_by_us(
         &self,
         row: &operations::Model,
-        key: OperationKey,
     ) -> Result<Option<(TxPosition, MovedAmounts)>, SettleError> {
         let ChainContext { spec, client, database, .. } = &self.args.context;
         let hashes = attempts::since(database, spec.chain, Timestamp(row.created_at), DONE_SEARCH_ATTEMPTS_MAX).await?;
         for receipt in client.receipts(&hashes).await?.into_iter().flatten().filter(TransactionReceipt::status) {
-            let verdicts = verdicts(spec.contract, &receipt);
-            if let Some(carried) = verdicts.get(&key).and_then(|verdict| verdict.carried_for(row, spec.contract)) {
+            if let Some(carried) = verdicts(spec.contract, &receipt).carried_for(row, spec.contract) {
                 return Ok(Some((TxPosition::of(&receipt)?, carried)));
             }
         }
@@ -84,7 +82,7 @@ impl SettlerState {
     }
 
     fn read_done(&self, row: &operations::Model, key: OperationKey, log: &Log) -> Option<(TxPosition, MovedAmounts)> {
-        let (_, success) = success(&log.inner).filter(|(found, _)| *found == key)?;
+        let (_, success) = success(log).filter(|(found, _)| *found == ItemKey::Operation(key))?;
         let carried = success.carried_for(row, self.args.spec.contract)?;
         let (block_number, block_hash, tx_hash) = (log.block_number?, log.block_hash?, log.transaction_hash?);
         let place = TxPosition { tx_hash: domain_hash(tx_hash), block_number, block_hash: domain_hash(block_hash) };
@@ -92,7 +90,7 @@ impl SettlerState {
     }
 
     /// First block up to `read` that is not older than this time.
-    async fn first_block_at(&self, secs: i64, read: u64) -> Result<u64, SettleError> {
+    pub(super) async fn first_block_at(&self, secs: i64, read: u64) -> Result<u64, SettleError> {
         let (mut low, mut high) = (0, read);
         while low < high {
             let middle = low + (high - low) / 2;

@@ -1,6 +1,5 @@
 //! Decides the outcome of an operation that the contract rejected: done before, retry, or failed.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use alloy::primitives::U256;
@@ -14,12 +13,11 @@ use payferry_runtime::supervise::doubled;
 use tokio::time::Instant;
 
 use super::checkpoint::Step;
+use super::collect::is_authorization;
 use super::done::{decoded, done_at_call, take};
 use super::errors::{Errors, SettleError};
 use super::metrics;
-use super::operations::{
-    OperationKey, Verdict, failure_text, is_done_before, is_limit, is_transient, key_of, verdicts,
-};
+use super::operations::{Verdicts, failure_text, is_done_before, is_limit, is_transient, key_of, verdicts};
 use super::resolve::{TxPosition, done_at, outcome};
 use super::settler::SettlerState;
 
@@ -137,15 +135,18 @@ impl SettlerState {
     async fn decide_failure(
         &self,
         row: &operations::Model,
-        verdicts: &HashMap<OperationKey, Verdict>,
+        verdicts: &Verdicts<'_>,
         refused: Refused<'_>,
     ) -> Result<OperationOutcome, SettleError> {
-        let (contract, key) = (self.args.spec.contract, key_of(row)?);
-        let verdict = verdicts.get(&key);
-        if let Some(carried) = verdict.and_then(|verdict| verdict.carried_for(row, contract)) {
+        let contract = self.args.spec.contract;
+        if let Some(carried) = verdicts.carried_for(row, contract) {
             return Ok(done_at(row, Some(carried), refused.place));
         }
-        let reason: &[u8] = if let Some(Verdict::Failed(reason)) = verdict { reason } else { &[] };
+        let reason = verdicts.reason(row);
+        if is_authorization(row) {
+            return self.decide_refused(row, reason, refused.reach.read).await;
+        }
+        let key = key_of(row)?;
         // The contract's own error, in a final block: no later response of an endpoint overrules it.
         if !is_done_before(reason, key) {
             // On the state after the last block read, which is not older than the rejection's block.

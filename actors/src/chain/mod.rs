@@ -7,6 +7,7 @@
 pub mod agreement;
 mod block_transfers;
 pub mod checkpoint;
+mod collect;
 mod deposits;
 mod done;
 mod errors;

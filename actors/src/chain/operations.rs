@@ -6,13 +6,13 @@ use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use alloy::primitives::{Address as Account, B256, U256};
-use alloy::rpc::types::TransactionReceipt;
+use alloy::rpc::types::{Log, TransactionReceipt};
 use alloy::sol_types::{SolCall, SolEvent, SolInterface};
 use payferry_contracts::{
     ItemError, OperationKind, Payferry, SendItem, SettleItem, describe_reason, payment_salt, psp_salt, vault_address,
 };
 use payferry_domain::outbound::{self, FailureReason, OutboundId};
-use payferry_domain::payment::Command;
+use payferry_domain::payment::{BlockRef, CollectedBlock, Command};
 use payferry_domain::{Address, Amount, Hash32, OperationId, PaymentId, PspId, RefundId, Timestamp};
 use payferry_entities::operations;
 use payferry_evm::client::ClientError;
@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use super::ChainContext;
 use super::checkpoint::Step;
+use super::collect::{Signatures, collect_input, deposited, end_of, is_authorization, nonce_of, payer_of};
 use super::errors::{Errors, SettleError};
 use super::settler::SettlerState;
 use crate::inbox::PaymentInbox;
@@ -77,6 +78,25 @@ impl OperationKey {
     }
 }
 
+/// Key of an item of a batch in the contract's events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum ItemKey {
+    /// A settlement or an outbound transfer.
+    Operation(OperationKey),
+    /// An authorization: the payment and the nonce.
+    Authorization(u128, B256),
+}
+
+impl ItemKey {
+    /// Key of a row's item; `None` if the row is malformed.
+    pub(super) fn of(row: &operations::Model) -> Option<Self> {
+        if is_authorization(row) {
+            return Some(Self::Authorization(payment_ulid(row).ok()?, nonce_of(row).ok()?));
+        }
+        OperationKey::of(row).map(Self::Operation)
+    }
+}
+
 /// Vault, token and recipient of an operation. They never change, unlike the amounts of a settlement: a settlement that
 /// was confirmed again may be carried out with the amounts that were signed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,9 +123,30 @@ impl Route {
 /// Success of an operation, from the contract's event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Success {
-    key: OperationKey,
-    route: Route,
+    key: ItemKey,
+    route: Moved,
     carried: MovedAmounts,
+}
+
+/// From where to where a successful operation moved its token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moved {
+    Along(Route),
+    /// The nonce commits to the rest.
+    FromPayer {
+        payer: Account,
+        token: Account,
+    },
+}
+
+impl Moved {
+    fn of(row: &operations::Model, contract: Address) -> Result<Self, BadOperation> {
+        if is_authorization(row) {
+            let token = alloy_address(address_of(row, &row.token_address)?);
+            return Ok(Self::FromPayer { payer: payer_of(row)?, token });
+        }
+        Route::of(row, contract).map(Self::Along)
+    }
 }
 
 impl Success {
@@ -114,7 +155,7 @@ impl Success {
     pub(super) fn carried_for(&self, row: &operations::Model, contract: Address) -> Option<MovedAmounts> {
         let is_its_amount = settles(row) || self.carried.amount == row.amount;
         let is_its_own =
-            OperationKey::of(row) == Some(self.key) && Route::of(row, contract).is_ok_and(|route| route == self.route);
+            ItemKey::of(row) == Some(self.key) && Moved::of(row, contract).is_ok_and(|route| route == self.route);
         (is_its_amount && is_its_own).then_some(self.carried)
     }
 }
@@ -149,25 +190,25 @@ fn vault_salt(row: &operations::Model) -> Result<B256, BadOperation> {
     Ok(payment_salt(payment_ulid(row)?, psp_ulid(row)?, max_fee(row)?))
 }
 
-fn bad(row: &operations::Model, what: &str) -> BadOperation {
+pub(super) fn bad(row: &operations::Model, what: &str) -> BadOperation {
     BadOperation { id: row.id.clone(), what: what.to_owned() }
 }
 
-fn payment_ulid(row: &operations::Model) -> Result<u128, BadOperation> {
+pub(super) fn payment_ulid(row: &operations::Model) -> Result<u128, BadOperation> {
     let id: PaymentId = row.payment_id.parse().map_err(|_| bad(row, "its payment's id is malformed"))?;
     Ok(id.ulid().0)
 }
 
-fn psp_ulid(row: &operations::Model) -> Result<u128, BadOperation> {
+pub(super) fn psp_ulid(row: &operations::Model) -> Result<u128, BadOperation> {
     let id: PspId = row.psp_id.parse().map_err(|_| bad(row, "its PSP's id is malformed"))?;
     Ok(id.ulid().0)
 }
 
-fn max_fee(row: &operations::Model) -> Result<u16, BadOperation> {
+pub(super) fn max_fee(row: &operations::Model) -> Result<u16, BadOperation> {
     u16::try_from(row.max_fee_bps).map_err(|_| bad(row, "its maximum fee is out of range"))
 }
 
-fn address_of(row: &operations::Model, text: &str) -> Result<Address, BadOperation> {
+pub(super) fn address_of(row: &operations::Model, text: &str) -> Result<Address, BadOperation> {
     text.parse().map_err(|error| bad(row, &format!("{error}")))
 }
 
@@ -175,13 +216,19 @@ fn recipient_of(row: &operations::Model) -> Result<Address, BadOperation> {
     address_of(row, row.recipient.as_deref().ok_or_else(|| bad(row, "it has no recipient"))?)
 }
 
-fn unsigned(row: &operations::Model, value: i64, what: &str) -> Result<u128, BadOperation> {
+pub(super) fn unsigned(row: &operations::Model, value: i64, what: &str) -> Result<u128, BadOperation> {
     u128::try_from(value).map_err(|_| bad(row, &format!("{what} is negative")))
 }
 
 /// Call data of a batch. `item_gas` is the gas limit of each item.
-pub(super) fn batch_input(role: Role, rows: &[operations::Model], item_gas: u64) -> Result<Vec<u8>, BadOperation> {
+pub(super) fn batch_input(
+    role: Role,
+    rows: &[operations::Model],
+    signatures: &Signatures,
+    item_gas: u64,
+) -> Result<Vec<u8>, BadOperation> {
     match role {
+        Role::Collect => collect_input(rows, signatures, item_gas),
         Role::Settle => {
             let items = rows.iter().map(settle_item).collect::<Result<_, _>>()?;
             Ok(Payferry::settleCall { items, itemGas: item_gas }.abi_encode())
@@ -196,8 +243,8 @@ pub(super) fn batch_input(role: Role, rows: &[operations::Model], item_gas: u64)
 /// Call data of one operation, as the contract calls itself.
 pub(super) fn item_input(role: Role, row: &operations::Model) -> Result<Vec<u8>, BadOperation> {
     Ok(match role {
-        Role::Settle => Payferry::settleItemCall { item: settle_item(row)? }.abi_encode(),
         Role::Send => Payferry::sendItemCall { item: send_item(row)? }.abi_encode(),
+        Role::Settle | Role::Collect => Payferry::settleItemCall { item: settle_item(row)? }.abi_encode(),
     })
 }
 
@@ -234,41 +281,86 @@ fn send_item(row: &operations::Model) -> Result<SendItem, BadOperation> {
 }
 
 /// Operation that was carried out according to a log.
-pub(super) fn success(log: &alloy::primitives::Log) -> Option<(OperationKey, Success)> {
+pub(super) fn success(log: &Log) -> Option<(ItemKey, Success)> {
     let units = |value: U256| i64::try_from(value).ok();
+    let log_index = log.log_index.and_then(|index| i64::try_from(index).ok());
+    let log = &log.inner;
     if let Ok(event) = Payferry::Settled::decode_log(log) {
         let (psp_amount, treasury_fee) = (units(event.pspAmount)?, units(event.treasuryFee)?);
-        let carried = MovedAmounts { amount: psp_amount.checked_add(treasury_fee)?, psp_amount, treasury_fee };
-        let route = Route { vault: event.vault, token: event.token, to: event.pspVault };
-        let key = OperationKey::settlement(event.id);
+        let amount = psp_amount.checked_add(treasury_fee)?;
+        let carried = MovedAmounts { amount, psp_amount, treasury_fee, log_index: None };
+        let route = Moved::Along(Route { vault: event.vault, token: event.token, to: event.pspVault });
+        let key = ItemKey::Operation(OperationKey::settlement(event.id));
+        return Some((key, Success { key, route, carried }));
+    }
+    if let Ok(event) = Payferry::Collected::decode_log(log) {
+        let (psp_amount, treasury_fee) = (units(event.pspAmount)?, units(event.treasuryFee)?);
+        let carried =
+            MovedAmounts { amount: psp_amount.checked_add(treasury_fee)?, psp_amount, treasury_fee, log_index };
+        let route = Moved::FromPayer { payer: event.payer, token: event.token };
+        let key = ItemKey::Authorization(event.paymentId, event.nonce);
         return Some((key, Success { key, route, carried }));
     }
     let event = Payferry::Sent::decode_log(log).ok()?;
-    let carried = MovedAmounts { amount: units(event.amount)?, psp_amount: 0, treasury_fee: 0 };
-    let route = Route { vault: event.vault, token: event.token, to: event.to };
-    let key = OperationKey { kind: event.kind, id: event.id };
+    let carried = MovedAmounts { amount: units(event.amount)?, ..MovedAmounts::default() };
+    let route = Moved::Along(Route { vault: event.vault, token: event.token, to: event.to });
+    let key = ItemKey::Operation(OperationKey { kind: event.kind, id: event.id });
     Some((key, Success { key, route, carried }))
+}
+
+/// Verdicts of the contract about the items of one transaction.
+pub(super) struct Verdicts<'a> {
+    receipt: &'a TransactionReceipt,
+    by_item: HashMap<ItemKey, Verdict>,
+}
+
+impl Verdicts<'_> {
+    /// Amounts moved, if the transaction executed this operation.
+    pub(super) fn carried_for(&self, row: &operations::Model, contract: Address) -> Option<MovedAmounts> {
+        if row.kind == "deposit" && self.receipt.status() {
+            return deposited(row, contract, self.receipt);
+        }
+        self.by_item.get(&ItemKey::of(row)?).and_then(|verdict| verdict.carried_for(row, contract))
+    }
+
+    /// Reason of the contract for the failure of this operation; empty if there is none.
+    pub(super) fn reason(&self, row: &operations::Model) -> &[u8] {
+        match ItemKey::of(row).and_then(|key| self.by_item.get(&key)) {
+            Some(Verdict::Failed(reason)) => reason,
+            _ => &[],
+        }
+    }
+
+    /// Items that succeeded.
+    pub(super) fn succeeded(&self) -> impl Iterator<Item = ItemKey> {
+        self.by_item.iter().filter(|(_, verdict)| verdict.is_success()).map(|(key, _)| *key)
+    }
 }
 
 /// Verdicts of the contract's events in a receipt, by operation. A later event of the same operation replaces an earlier
 /// one: a failed operation can be in the batch again, a successful one cannot succeed again.
-pub(super) fn verdicts(contract: Address, receipt: &TransactionReceipt) -> HashMap<OperationKey, Verdict> {
-    let mut found: HashMap<OperationKey, Verdict> = HashMap::new();
+pub(super) fn verdicts(contract: Address, receipt: &TransactionReceipt) -> Verdicts<'_> {
+    let mut found: HashMap<ItemKey, Verdict> = HashMap::new();
     for log in receipt.inner.logs().iter().filter(|log| domain_address(log.address()) == contract) {
-        let Some((key, verdict)) = verdict_of(&log.inner) else { continue };
+        let Some((key, verdict)) = verdict_of(log) else { continue };
         if found.get(&key).is_none_or(|known| !known.is_success()) {
             found.insert(key, verdict);
         }
     }
-    found
+    Verdicts { receipt, by_item: found }
 }
 
-fn verdict_of(log: &alloy::primitives::Log) -> Option<(OperationKey, Verdict)> {
-    if let Ok(event) = Payferry::SettleFailed::decode_log(log) {
-        return Some((OperationKey::settlement(event.id), Verdict::Failed(event.reason.to_vec())));
+fn verdict_of(log: &Log) -> Option<(ItemKey, Verdict)> {
+    if let Ok(event) = Payferry::SettleFailed::decode_log(&log.inner) {
+        let key = ItemKey::Operation(OperationKey::settlement(event.id));
+        return Some((key, Verdict::Failed(event.reason.to_vec())));
     }
-    if let Ok(event) = Payferry::SendFailed::decode_log(log) {
-        let key = OperationKey { kind: event.kind, id: event.id };
+    if let Ok(event) = Payferry::CollectFailed::decode_log(&log.inner) {
+        let key = ItemKey::Authorization(event.paymentId, event.nonce);
+        return Some((key, Verdict::Failed(event.reason.to_vec())));
+    }
+    if let Ok(event) = Payferry::SendFailed::decode_log(&log.inner) {
+        let key = ItemKey::Operation(OperationKey { kind: event.kind, id: event.id });
         return Some((key, Verdict::Failed(event.reason.to_vec())));
     }
     success(log).map(|(key, success)| (key, Verdict::Succeeded(success)))
@@ -298,7 +390,7 @@ pub(super) fn failure_text(reason: &[u8]) -> String {
 /// Outcome of an operation, for its payment.
 pub(super) enum Outcome<'a> {
     /// Mined and final for the tier.
-    Completed { tx_hash: Hash32, block_time: Timestamp },
+    Completed { tx_hash: Hash32, block_hash: Hash32, block: BlockRef },
     /// Failed permanently.
     Failed { reason: &'a str },
     /// Was final, and is now orphaned.
@@ -340,9 +432,23 @@ fn command(row: &operations::Model, outcome: &Outcome<'_>) -> Option<(PaymentId,
     let payment_id: PaymentId = row.payment_id.parse().ok()?;
     let operation: OperationId = row.id.parse().ok()?;
     let revision = u32::try_from(row.revision).ok()?;
-    let command = if settles(row) {
+    let command = if is_authorization(row) {
         match *outcome {
-            Outcome::Completed { tx_hash, block_time } => {
+            Outcome::Completed { tx_hash, block_hash, block } => {
+                let log_index = u32::try_from(row.log_index.unwrap_or_default()).ok()?;
+                let block = CollectedBlock { tx_hash, block_hash, block, log_index };
+                Command::CompleteAuthorization { operation, revision, block }
+            }
+            Outcome::Failed { reason } => {
+                let (end, detail) = (end_of(reason), reason.to_owned());
+                Command::FailAuthorization { operation, revision, end, detail }
+            }
+            Outcome::Orphaned => Command::OrphanAuthorization { operation, revision },
+        }
+    } else if settles(row) {
+        match *outcome {
+            Outcome::Completed { tx_hash, block, .. } => {
+                let block_time = block.time;
                 let amount = Amount::from_units(row.amount);
                 Command::CompleteSettlement { operation, revision, amount, tx_hash, block_time }
             }
@@ -391,6 +497,8 @@ impl SettlerState {
         }
         self.outcomes.expire();
         self.notify_failed_again().await?;
+        let ended = self.end_authorizations(errors).await;
+        errors.take(ended)?;
         let ChainContext { spec, database, watchlist, .. } = &self.args.context;
         let Some(view) = watchlist.view(spec.chain) else { return Ok(()) };
         let reach = view.reach();
@@ -432,14 +540,15 @@ impl SettlerState {
                     }
                 },
             };
-            let time = match (block, tx) {
+            let block = match (block, tx) {
                 // The canonical block differs from the recorded one: `resolve` must handle it first.
                 (Some((hash, _)), Some(tx)) if tx.block_hash != Some(hash.to_string()) => None,
-                (block, _) => block.map(|(_, time)| time),
+                (block, _) => block,
             };
             let hash = row.tx_hash.as_deref().and_then(|hash| hash.parse().ok());
-            let (Some(block_time), Some(tx_hash)) = (time, hash) else { continue };
-            notify(&*self.args.inbox, row, &Outcome::Completed { tx_hash, block_time });
+            let (Some((block_hash, time)), Some(tx_hash)) = (block, hash) else { continue };
+            let block = BlockRef { number, time };
+            notify(&*self.args.inbox, row, &Outcome::Completed { tx_hash, block_hash, block });
             notified.push(row);
         }
         for row in &notified {

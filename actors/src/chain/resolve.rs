@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use super::checkpoint::Step;
 use super::errors::{Errors, SettleError};
-use super::operations::{OperationKey, verdicts};
+use super::operations::{ItemKey, verdicts};
 use super::settler::SettlerState;
 use super::watchlist::ChainView;
 use super::{ChainContext, metrics};
@@ -64,6 +64,7 @@ impl SettlerState {
             self.send_mined_again(&mined).await?;
             self.sent_again = self.mined_page.is_first();
         }
+        self.read_progress().await?;
         let resolved = self.resolve_submitted(&submitted, errors).await;
         errors.take(resolved)?;
         if let Some(view) = view {
@@ -229,12 +230,15 @@ impl SettlerState {
         }
         let verdicts = verdicts(spec.contract, receipt);
         // An older transaction may carry operations that were queued again since, failed elsewhere, or were given up.
-        let succeeded = verdicts.iter().filter(|(_, verdict)| verdict.is_success()).map(|(key, _)| key.row_id());
-        let others: Vec<String> = succeeded.filter(|id| rows.iter().all(|row| row.id != *id)).collect();
-        rows.extend(queue::idle(database, spec.chain, &others).await?);
-        let carried = |row: &operations::Model| {
-            verdicts.get(&OperationKey::of(row)?).and_then(|verdict| verdict.carried_for(row, spec.contract))
-        };
+        let (mut ids, mut nonces) = (Vec::new(), Vec::new());
+        for key in verdicts.succeeded().filter(|key| rows.iter().all(|row| ItemKey::of(row) != Some(*key))) {
+            match key {
+                ItemKey::Operation(key) => ids.push(key.row_id()),
+                ItemKey::Authorization(_, nonce) => nonces.push(nonce.to_string()),
+            }
+        }
+        rows.extend(queue::idle(database, spec.chain, &ids, &nonces).await?);
+        let carried = |row: &operations::Model| verdicts.carried_for(row, spec.contract);
         let (done, other): (Vec<_>, Vec<_>) = rows.iter().partition(|row| carried(row).is_some());
         let mut outcomes: Vec<_> = done.iter().map(|row| done_at(row, carried(row), &place)).collect();
         // Done in the orphaned block, and not in this one.
@@ -340,7 +344,9 @@ impl SettlerState {
             at: self.args.clock.real_now::<Timestamp>().as_millis(),
             operations,
         };
-        Ok(self.args.journal.submit(JournalWrite::ChainTxOutcome(Box::new(outcome))).await?.operations)
+        let changed = self.args.journal.submit(JournalWrite::ChainTxOutcome(Box::new(outcome))).await?.operations;
+        self.args.handle.note_progress(changed.iter().map(|row| (row, row.status.as_str())));
+        Ok(changed)
     }
 
     pub(super) fn requeued(&self, row: &operations::Model, why: &str) -> OperationOutcome {

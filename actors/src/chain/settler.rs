@@ -4,14 +4,15 @@
 //! again. The state in memory is not needed to continue. `submit` sends batches, `resolve` tracks them, and `nonces`
 //! handles nonce conflicts and gaps. Deliberately absent: the effect of an outcome on a payment.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use derive_more::Deref;
 use parking_lot::RwLock;
-use payferry_domain::{Address, Timestamp};
+use payferry_domain::{Address, OperationId, Timestamp};
+use payferry_entities::operations;
 use payferry_evm::client::ClientError;
 use payferry_evm::pace::{BlockingError, Pass, PollRequests, Severity, gather};
 use payferry_evm::wallet::OperatorSigner;
@@ -25,6 +26,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::checkpoint::Checkpoint;
+use super::collect::{RefusedAuthorization, is_authorization};
 use super::errors::{Errors, SettleError};
 use super::failures::Undecided;
 use super::operations::SentOutcomes;
@@ -50,6 +52,8 @@ struct HandleInner {
     submitted: AtomicU64,
     blocked_reason: RwLock<Option<(Timestamp, String)>>,
     gas_balance_wei: RwLock<Option<u128>>,
+    /// Authorizations in a transaction: true if it is mined.
+    authorizations: RwLock<HashMap<String, bool>>,
 }
 
 impl SettlerHandle {
@@ -97,6 +101,33 @@ impl SettlerHandle {
         *shown = blocked_reason.map(|why| (since, why.to_owned()));
     }
 
+    /// How far the settler is with a queued authorization: `queued`, `submitted`, or `collected` in a block that is not
+    /// final.
+    pub fn authorization_progress(&self, operation: OperationId) -> &'static str {
+        match self.inner.authorizations.read().get(&operation.to_string()) {
+            None => "queued",
+            Some(false) => "submitted",
+            Some(true) => "collected",
+        }
+    }
+
+    /// Notes the new state of operations.
+    pub(super) fn note_progress<'a>(&self, rows: impl IntoIterator<Item = (&'a operations::Model, &'a str)>) {
+        let mut authorizations = self.inner.authorizations.write();
+        for (row, status) in rows.into_iter().filter(|(row, _)| is_authorization(row)) {
+            match status {
+                "submitted" => drop(authorizations.insert(row.id.clone(), false)),
+                "mined" => drop(authorizations.insert(row.id.clone(), true)),
+                _ => drop(authorizations.remove(&row.id)),
+            }
+        }
+    }
+
+    /// Forgets authorizations that are not in a transaction any more.
+    pub(super) fn keep_progress(&self, in_tx: &HashSet<&str>) {
+        self.inner.authorizations.write().retain(|id, _| in_tx.contains(id.as_str()));
+    }
+
     pub(super) fn count_submitted(&self) {
         self.inner.submitted.fetch_add(1, Ordering::Relaxed);
     }
@@ -112,7 +143,7 @@ impl SettlerHandle {
 
     fn flag(&self, role: Role) -> &AtomicBool {
         match role {
-            Role::Settle => &self.inner.settle_paused,
+            Role::Settle | Role::Collect => &self.inner.settle_paused,
             Role::Send => &self.inner.send_paused,
         }
     }
@@ -148,7 +179,7 @@ impl SettlerArgs {
 
     pub(super) fn signer(&self, role: Role) -> &OperatorSigner {
         match role {
-            Role::Settle => &self.settle_signer,
+            Role::Settle | Role::Collect => &self.settle_signer,
             Role::Send => &self.send_signer,
         }
     }
@@ -213,12 +244,16 @@ pub struct SettlerState {
     pub(super) outcomes: SentOutcomes,
     /// Operations that would fail now.
     pub(super) deferred: HashMap<String, Deferred>,
+    /// Authorizations that the token would refuse now.
+    pub(super) authorizations: HashMap<String, RefusedAuthorization>,
     /// Failed operations that a look at the chain did not decide, by id.
     pub(super) undecided: HashMap<String, Undecided>,
     /// Roles whose batches the contract would refuse now.
     pub(super) refused: HashMap<Role, Pass>,
     /// Unmined transactions by row id.
     pub(super) unmined: BTreeMap<i64, UnminedTx>,
+    /// Time of the next read of how far authorizations are.
+    pub(super) progress_due: Instant,
     /// True if transactions mined before the start were sent again.
     pub(super) sent_again: bool,
     /// Next page of mined transactions.
@@ -255,9 +290,11 @@ impl Behaviour for Settler {
             report,
             outcomes: SentOutcomes::default(),
             deferred: HashMap::new(),
+            authorizations: HashMap::new(),
             undecided: HashMap::new(),
             refused: HashMap::new(),
             unmined: BTreeMap::new(),
+            progress_due: Instant::now(),
             sent_again: false,
             mined_page: queue::QueuePage::default(),
             done_page: queue::QueuePage::default(),

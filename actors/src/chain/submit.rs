@@ -20,6 +20,7 @@ use payferry_journal::{ChainTxSubmission, JournalWrite, OperationRefusal, Refuse
 use tokio::time::Instant;
 
 use super::checkpoint::Step;
+use super::collect::{Signatures, collect_gas};
 use super::errors::{Errors, SettleError, severity_of_call};
 use super::given_up::given_up;
 use super::operations::{GIVEN_UP, NOT_CLEARED, batch_input, vault_of};
@@ -57,10 +58,13 @@ impl SettlerState {
         if queue::unmined(database, spec.chain, signer.address()).await? >= spec.in_flight_max as u64 {
             return Ok(false);
         }
-        let limit = spec.batch_items_max + self.deferred.len();
+        let limit = spec.batch_items_max + self.deferred.len() + self.authorizations.len();
         let mut rows = queue::queued(database, spec.chain, role, &limited, clock.real_now(), limit).await?;
         rows.retain(|row| self.deferred.get(&row.id).is_none_or(|deferred| deferred.until <= now));
-        rows.retain(|row| match batch_input(role, std::slice::from_ref(row), spec.item_gas) {
+        let mut rows = self.due_authorizations(rows, now);
+        let signatures =
+            if role == Role::Collect { queue::signatures(database, &rows).await? } else { Signatures::new() };
+        rows.retain(|row| match batch_input(role, std::slice::from_ref(row), &signatures, spec.item_gas) {
             Ok(_) => true,
             Err(error) => {
                 tracing::error!(chain = %spec.chain, %error, "an invalid operation is left out of the batch");
@@ -77,15 +81,18 @@ impl SettlerState {
         let rows = self.without(rows, &unwanted, GIVEN_UP).await?;
         let uncleared = recipients::uncleared(&self.args.database, &rows).await?;
         let rows = self.without(rows, &uncleared, NOT_CLEARED).await?;
-        let rows = self.without_failing(role, rows).await?;
+        let rows = match role {
+            Role::Collect => self.without_refused(rows, &signatures).await?,
+            Role::Settle | Role::Send => self.without_failing(role, rows).await?,
+        };
         if rows.is_empty() {
             return Ok(false);
         }
-        Ok(self.send_batch(role, &rows).await? && full)
+        Ok(self.send_batch(role, &rows, &signatures).await? && full)
     }
 
     /// Fails these operations with this reason, except those queued again since they were read.
-    async fn without(
+    pub(super) async fn without(
         &mut self,
         rows: Vec<operations::Model>,
         unfit: &HashSet<String>,
@@ -118,12 +125,20 @@ impl SettlerState {
     }
 
     /// Returns false if the contract would refuse the batch.
-    async fn send_batch(&mut self, role: Role, rows: &[operations::Model]) -> Result<bool, SettleError> {
+    async fn send_batch(
+        &mut self,
+        role: Role,
+        rows: &[operations::Model],
+        signatures: &Signatures,
+    ) -> Result<bool, SettleError> {
         let signer = self.args.signer(role).clone();
-        let input = Bytes::from(batch_input(role, rows, self.args.spec.item_gas)?);
+        let input = Bytes::from(batch_input(role, rows, signatures, self.args.spec.item_gas)?);
         let ChainContext { spec, client, .. } = &self.args.context;
         let l1 = client.l1_charge(spec.l1_data, spec.contract, &input).await?;
-        let gas = batch_gas_limit(rows.len(), spec.item_gas);
+        let gas = match role {
+            Role::Collect => collect_gas(rows, spec.item_gas),
+            Role::Settle | Role::Send => batch_gas_limit(rows.len(), spec.item_gas),
+        };
         let gas_limit = gas + l1.gas;
         if !self.is_accepted(role, signer.address(), &input, gas_limit).await? {
             return Ok(false);
@@ -142,6 +157,7 @@ impl SettlerState {
         let (id, raw) = self.store(&signer, chain_tx, fees, rows.iter().map(signed).collect()).await?;
         tracing::info!(chain = %self.args.spec.chain, tx.nonce = nonce, operations = rows.len(),
             "sending a batch on {}", self.args.spec.chain);
+        self.args.handle.note_progress(rows.iter().map(|row| (row, "submitted")));
         self.report.batches += 1;
         self.report.operations += rows.len() as u64;
         self.send_stored(id, &raw).await?;

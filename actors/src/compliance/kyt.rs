@@ -2,7 +2,7 @@
 
 use payferry_domain::outbound::OutboundId;
 use payferry_domain::payment::{TransferKey, Verdict};
-use payferry_domain::{Address, Amount, Chain, PaymentId, RefundId};
+use payferry_domain::{Address, Amount, Chain, OperationId, PaymentId, RefundId};
 
 /// Subject of a screening, which also determines the recipient of the verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, derive_more::Display)]
@@ -22,6 +22,14 @@ pub enum KytSubject {
         payment_id: PaymentId,
         /// Id of the refund.
         refund_id: RefundId,
+    },
+    /// Payer who signed an authorization.
+    #[display("{payment_id}")]
+    Authorization {
+        /// Payment of the authorization.
+        payment_id: PaymentId,
+        /// Operation that collects it.
+        operation: OperationId,
     },
     /// Target address of a payout or a withdrawal.
     OutboundTransfer(OutboundId),

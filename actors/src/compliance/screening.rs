@@ -233,6 +233,9 @@ impl ScreeningActor {
             KytSubject::Refund { payment_id, refund_id } => {
                 self.inbox.notify(payment_id, Command::ScreenRefund { refund_id, verdict });
             }
+            KytSubject::Authorization { payment_id, operation } => {
+                self.inbox.notify(payment_id, Command::ScreenAuthorization { operation, verdict });
+            }
             KytSubject::OutboundTransfer(id) => self.inbox.notify_outbound(id, outbound::Command::Screen(verdict)),
             // The caller has the answer or is gone.
             KytSubject::Recipient => {}

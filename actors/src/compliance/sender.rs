@@ -34,6 +34,11 @@ impl PlainAccounts {
         Self { chains: Arc::new(chains.into_iter().collect()) }
     }
 
+    /// Client of a chain.
+    pub(crate) fn client(&self, chain: Chain) -> Option<&ChainClient> {
+        self.chains.get(&chain)
+    }
+
     /// True for an account with a key, false for a contract; `None` if the chain does not answer in time.
     pub async fn is_plain(&self, chain: Chain, address: Address) -> Option<bool> {
         let client = self.chains.get(&chain)?;

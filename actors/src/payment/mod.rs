@@ -16,7 +16,7 @@ use payferry_domain::payment::{
     TransferStatus, Transition, resume,
 };
 use payferry_domain::{Address, Amount, Chain, CommandError, PaymentId, Timestamp};
-use payferry_entities::{Database, StoreError, audit_log, idempotency_keys};
+use payferry_entities::{Database, StoreError, audit_log, authorizations, idempotency_keys};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_journal::payments::{self, Unapplied};
 use payferry_journal::psps::Ceilings;
@@ -43,6 +43,8 @@ pub struct ResultRows {
     pub answer: Option<AnswerRow>,
     /// Audit entry of the requester.
     pub audit: Option<audit_log::Model>,
+    /// Signature of the authorization that the command requests.
+    pub authorization: Option<authorizations::Model>,
 }
 
 impl ResultRows {
@@ -55,7 +57,7 @@ impl ResultRows {
 
 impl From<Option<AnswerRow>> for ResultRows {
     fn from(answer: Option<AnswerRow>) -> Self {
-        Self { answer, audit: None }
+        Self { answer, ..Self::default() }
     }
 }
 
@@ -164,6 +166,8 @@ impl Aggregate for Payment {
             }
             // Transfers that count from now on must not have been orphaned.
             Command::FinaliseTransfers(_)
+            | Command::Authorize(_)
+            | Command::ScreenAuthorization { .. }
             | Command::TakeIn { .. }
             | Command::Cancel
             | Command::Accept { .. }
@@ -198,6 +202,7 @@ impl Aggregate for Payment {
         let rows = payments::RequestRows {
             idempotency: result_rows.answer.as_ref().map(|answer| answer(&transition.payment)),
             audit: result_rows.audit.clone(),
+            authorization: result_rows.authorization.clone(),
         };
         let ceiling = refund_elsewhere_daily_max;
         let to = |event| psp.destinations_among(event, &transition.announcements);
@@ -245,7 +250,16 @@ impl Aggregate for Payment {
                 let retry = Command::RetrySettlement { by: Requester::Schedule };
                 payments.to_supervisor(id, SupervisorMessage::SendAt(id, at, retry));
             }
-            Effect::Settle { chain, .. } | Effect::CancelSettlement { chain, .. } | Effect::Send { chain, .. } => {
+            Effect::ScreenAuthorization { operation, from, amount, alarm_at } => {
+                let subject = KytSubject::Authorization { payment_id: id, operation };
+                let wants_sender_kind = self.terms.refund_to_sender;
+                let chain = self.terms.chain;
+                payments.screen(ScreenRequest { subject, chain, address: from, amount, wants_sender_kind }, alarm_at);
+            }
+            Effect::Settle { chain, .. }
+            | Effect::Collect { chain, .. }
+            | Effect::CancelSettlement { chain, .. }
+            | Effect::Send { chain, .. } => {
                 payments.chains.nudge_settler(chain);
             }
             Effect::DeliverWebhooks => payments.nudge_webhooks(self.terms.psp_id),
@@ -298,11 +312,20 @@ async fn as_it_is_now<'c>(
     Ok(Cow::Owned(Command::TakeIn { observed }))
 }
 
-/// A verdict that changes nothing about a transfer in review still ends the wait: the next wait begins.
+/// A verdict that changes nothing about a review still ends the wait: the next wait begins.
 fn still_in_review(command: &Command, payment: &Payment) -> Vec<Effect> {
-    let Command::ScreenTransfer { key: screened, .. } = command else { return Vec::new() };
     let mut owed = resume(payment);
-    owed.retain(|effect| matches!(effect, Effect::AwaitReview { key, .. } if key == screened));
+    owed.retain(|effect| match (command, effect) {
+        (Command::ScreenTransfer { key: screened, .. }, Effect::AwaitReview { key, .. }) => key == screened,
+        (Command::ScreenRefund { refund_id: screened, .. }, Effect::AwaitRefundReview { refund_id, .. }) => {
+            refund_id == screened
+        }
+        (
+            Command::ScreenAuthorization { operation: screened, .. },
+            Effect::ScreenAuthorization { operation, alarm_at: Some(_), .. },
+        ) => operation == screened,
+        _ => false,
+    });
     owed
 }
 

@@ -87,7 +87,7 @@ fn not_final(payment: &Payment, place: &FundsPosition) -> i64 {
 }
 
 async fn of_psp(database: &Database, psp_id: &str, place: &FundsPosition) -> Result<PendingMovements, DbErr> {
-    let coming = moved(database, "psp_amount", ("psp_id", psp_id), "'settle'", place).await?;
+    let coming = moved(database, "psp_amount", ("psp_id", psp_id), "'settle', 'collect'", place).await?;
     let sql = "SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM deposits WHERE psp_id = $1 AND chain = $2 \
                AND token_address = $3 AND NOT posted";
     let values = [psp_id.into(), place.chain.as_str().into(), place.token_address.to_string().into()];
@@ -99,7 +99,7 @@ async fn of_psp(database: &Database, psp_id: &str, place: &FundsPosition) -> Res
 
 async fn of_treasury(database: &Database, place: &FundsPosition) -> Result<PendingMovements, DbErr> {
     // Of all owners: the condition is always true.
-    let coming = moved(database, "treasury_fee", ("''", ""), "'settle'", place).await?;
+    let coming = moved(database, "treasury_fee", ("''", ""), "'settle', 'collect'", place).await?;
     Ok(PendingMovements { coming, ..PendingMovements::default() })
 }
 

@@ -113,6 +113,7 @@ impl System {
         let rows = RequestRows {
             idempotency: request.answer.as_ref().map(|answer| answer(&transition.payment)),
             audit: request.audit.map(|entry| audit_log::Model { subject, ..entry }),
+            ..RequestRows::default()
         };
         let write = initiation_write(&transition, rows).map_err(|e| InitiateError::Unavailable(e.to_string()))?;
         let write = JournalWrite::Initiation(Box::new(write));

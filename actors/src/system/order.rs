@@ -70,7 +70,7 @@ impl System {
             .inspect_err(|violated| violations::report(request.id, violated))
             .map_err(OrderError::Violated)?;
         let idempotency = request.answer.map(|answer| answer(&accepted.outbound));
-        let rows = RequestRows { idempotency, audit: request.audit };
+        let rows = RequestRows { idempotency, audit: request.audit, ..RequestRows::default() };
         let real_now = services.clock.real_now();
         let write = store::change(&accepted, rows, real_now, send_daily_max, |event| psp.destinations_of(event))
             .map_err(|error| OrderError::Unavailable(error.to_string()))?;

@@ -1,7 +1,6 @@
 //! Contract events and errors of operations.
 #![allow(clippy::unwrap_used)]
 
-use alloy::primitives::Log;
 use payferry_domain::FeeBps;
 use payferry_evm::wallet::Vaults;
 
@@ -38,7 +37,8 @@ fn row(kind: &str, of: u128, by: u128) -> operations::Model {
 }
 
 fn success_of(event: &impl SolEvent) -> Success {
-    success(&Log { address: alloy_address(CONTRACT), data: event.encode_log_data() }).unwrap().1
+    let inner = alloy::primitives::Log { address: alloy_address(CONTRACT), data: event.encode_log_data() };
+    success(&Log { inner, ..Log::default() }).unwrap().1
 }
 
 fn payment_vault(id: u128) -> Account {
@@ -73,7 +73,7 @@ fn sent(kind: OperationKind, vault: Account) -> Success {
 
 #[test]
 fn event_belongs_to_the_operation_with_its_kind_id_vault_token_and_recipient() {
-    let carried = MovedAmounts { amount: 50, psp_amount: 40, treasury_fee: 10 };
+    let carried = MovedAmounts { amount: 50, psp_amount: 40, treasury_fee: 10, log_index: None };
     let own = row("settle", 1, 1);
     assert_eq!(settled(40, 10).carried_for(&own, CONTRACT), Some(carried));
     let others = [
@@ -91,7 +91,7 @@ fn event_belongs_to_the_operation_with_its_kind_id_vault_token_and_recipient() {
     }
     assert_eq!(settled(99, 1).carried_for(&own, TOKEN), None, "another contract");
 
-    let carried = MovedAmounts { amount: 100, psp_amount: 0, treasury_fee: 0 };
+    let carried = MovedAmounts { amount: 100, ..MovedAmounts::default() };
     let (wallet, vault) = (payment_vault(1), psp_vault());
     for (kind, number, from) in [
         ("deliver", OperationKind::Payout, wallet),
