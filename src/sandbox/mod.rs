@@ -14,6 +14,8 @@ use payferry_accounts::documents::DocumentStore;
 use payferry_accounts::tenants::psp_row;
 use payferry_actors::System;
 use payferry_actors::compliance::identity::{SandboxIdentity, VerificationLinks};
+use payferry_actors::system::SignedTerms;
+use payferry_domain::payment::Payment;
 use payferry_domain::{Address, Chain, KeyScope, PspId};
 use payferry_entities::{Database, api_keys, chain_cursors, payments, psps};
 use payferry_evm::ChainSpec;
@@ -29,7 +31,7 @@ use url::Url;
 use crate::app::{App, AppParts, Listeners};
 use crate::config::{self, Config, Environment, database_url};
 use crate::http::AppState;
-use crate::http::payments::own_row;
+use crate::http::payments::{authorize, own_row};
 use crate::terms::ConsentTerms;
 
 pub use keys::Keys;
@@ -192,6 +194,11 @@ impl SandboxHost for AppState {
 
     async fn own_payment(&self, psp_id: PspId, id: &str) -> Result<payments::Model, ApiError> {
         own_row(self, psp_id, id).await
+    }
+
+    async fn authorize(&self, payment: &Payment, terms: &SignedTerms) -> Result<Option<&'static str>, ApiError> {
+        let payment = authorize::accept(self, payment, terms).await?;
+        Ok(payment.authorization.map(|authorization| authorization.state.as_str()))
     }
 
     async fn set_withdrawal_wallet(

@@ -10,6 +10,7 @@ use payferry_actors::pauses::Scope;
 use payferry_actors::payment::ResultRows;
 use payferry_domain::payment::{Command, Payment, Requester};
 use payferry_domain::{Amount, CommandError, PaymentId, RefundId, named};
+use payferry_entities::authorizations;
 use payferry_httpkit::extract::field::{optional, required};
 use payferry_httpkit::extract::{Field as _, RequestBody as _};
 use payferry_httpkit::{
@@ -30,6 +31,8 @@ pub(super) struct Change {
     pub action: &'static str,
     /// Details in the audit log. Never personal data.
     pub detail: Value,
+    /// Signature of the authorization that the command requests.
+    pub authorization: Option<authorizations::Model>,
 }
 
 impl Change {
@@ -59,7 +62,8 @@ impl Change {
                 subject: self.payment_id.to_string(),
                 detail: self.detail.clone(),
             };
-            ResultRows::from(kept).audited(entry, &Actor::ApiKey(request.key_id), app.clock().now())
+            let rows = ResultRows::from(kept).audited(entry, &Actor::ApiKey(request.key_id), app.clock().now());
+            ResultRows { authorization: self.authorization.clone(), ..rows }
         };
         match app.system.command_or_hold(self.payment_id, self.command, rows).await {
             Ok(payment) => {
@@ -81,13 +85,19 @@ impl Change {
     params(("payment_id" = String, Path, description = "The id from `initiate`.")),
     responses(
         (status = 200, description = "The payment, failed with the reason `cancelled`.", body = PaymentRecord),
-        (status = 409, description = "`payment_not_pending` or `transfer_recorded`.", body = Problem),
+        (status = 409, description = "`payment_not_pending`, `transfer_recorded` or `authorization_in_progress`.", body = Problem),
     ),
 )]
 pub async fn cancel(parts: ChangeOf<Payments>) -> Result<Response, ApiError> {
     let (State(app), Path(payment_id), request) = parts;
     let payment_id = own(&app, request.psp_id, &payment_id).await?.id();
-    let cancel = Change { payment_id, command: Command::Cancel, action: "payment.cancelled", detail: json!({}) };
+    let cancel = Change {
+        payment_id,
+        command: Command::Cancel,
+        action: "payment.cancelled",
+        detail: json!({}),
+        authorization: None,
+    };
     cancel.carry_out(&app, &request, ok).await
 }
 
@@ -139,7 +149,8 @@ pub async fn resolve(parts: ChangeOf<Money>) -> Result<Response, ApiError> {
     let (State(app), Path(payment_id), request) = parts;
     let payment = own(&app, request.psp_id, &payment_id).await?;
     let asked = refunds::read_with_address(&app, &request, read_resolution).await?;
-    let change = |command, action| Change { payment_id: payment.id(), command, action, detail: json!({}) };
+    let change =
+        |command, action| Change { payment_id: payment.id(), command, action, detail: json!({}), authorization: None };
     match asked.action {
         ResolveAction::Accept => {
             let accept = Command::Accept { expected_received: asked.expected_received };

@@ -1,6 +1,7 @@
 //! Payments: reads query the database, changes are one call to the actors. A transfer to a customer is also a payment
 //! and is found by its own id.
 
+pub mod authorize;
 pub mod change;
 pub mod initiate;
 pub mod read;
@@ -79,6 +80,13 @@ impl Addresses {
         let due = Some(payment.amount_due()).filter(|due| waits && !due.is_zero())?;
         Some(self.transfer_uri(chains, payment.terms.chain, due))
     }
+}
+
+/// Returns `text` with a capital letter and a full stop.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(char::to_uppercase).into_iter().flatten();
+    first.chain(letters).chain(std::iter::once('.')).collect()
 }
 
 /// The configured id of a chain.

@@ -197,7 +197,13 @@ impl RefundRequest {
         let order = RefundOrder { amount, to, funds, asset, plain, reference, metadata, ..order };
         let command = Command::RequestRefund(Box::new(order));
         let detail = json!({ "refund_id": refund_id });
-        Ok(Change { payment_id: payment.id(), command, action: "payment.refund_requested", detail })
+        Ok(Change {
+            payment_id: payment.id(),
+            command,
+            action: "payment.refund_requested",
+            detail,
+            authorization: None,
+        })
     }
 
     /// The token and the chain, if they are not the payment's own.

@@ -10,6 +10,7 @@ use payferry_httpkit::lists::DateTime;
 use serde_json::{Map, Value};
 
 use super::Addresses;
+use super::authorize::{AuthorizationRecord, PaymentMethodRecord};
 use super::refunds::RefundRecord;
 use crate::http::state::AppShared;
 
@@ -21,6 +22,7 @@ record! {
         let failure = payment.public_failure();
         let addresses = Addresses::of(terms);
         let payment_uri = addresses.payment_uri(app.system.chains(), payment);
+        let payment_methods = PaymentMethodRecord::all(app, payment, &addresses, payment_uri.as_deref());
         let (required_confirmations, required_finality) = match payment.required_finality() {
             Finality::Blocks(blocks) => (Some(blocks), "blocks"),
             Finality::Safe => (None, "safe"),
@@ -57,15 +59,15 @@ record! {
         /// The chain on which the payment is due.
         chain: &'static str = terms.chain.as_str(),
         /// The token's contract. Transfers of other contracts do not count.
-        token_address: String = addresses.token,
+        token_address: String = addresses.token.clone(),
         /// The address to which the payer sends the money.
-        intermediary_wallet: String = addresses.wallet,
+        intermediary_wallet: String = addresses.wallet.clone(),
         /// URL of the payer's page.
         magic_link: String = app.magic_link(&terms.link_token),
         /// EIP-681 URI for wallets: a transfer of the amount still due. Null once the payment no longer expects money.
         payment_uri: Option<String> = payment_uri,
         /// UNDERPAID, OVERPAID, LATE, MULTIPLE, EXCESS, REORGED, WRONG_TOKEN, WRONG_CHAIN, IN_REVIEW, FUNDS_BLOCKED,
-        /// SETTLEMENT_FAILED or REFUND_APPROVAL.
+        /// SETTLEMENT_FAILED, REFUND_APPROVAL or AUTHORIZED.
         labels: Vec<&'static str> = payment.labels.iter().map(Label::as_str).collect(),
         /// expired, kyt_blocked, settlement_failed or cancelled; for a transfer to a customer also mismatched. Null unless
         /// `status` is failed.
@@ -84,6 +86,11 @@ record! {
         kyt: KytRecord = KytRecord::of(kyt.as_str(), kyt.verdict),
         /// The same as `kyt.verdict`.
         kyt_verdict: &'static str = kyt.as_str(),
+        /// The last authorization of a payer, if there was one.
+        authorization: Option<AuthorizationRecord> =
+            payment.authorization.as_deref().map(|last| AuthorizationRecord::of(app, payment, last)),
+        /// The ways to pay now; empty if the payment no longer expects money.
+        payment_methods: Vec<PaymentMethodRecord> = payment_methods,
         /// Present once the payment was confirmed.
         settlement: Option<SettlementRecord> =
             payment.settlement.as_deref().map(|settlement| SettlementRecord::of(payment, settlement)),

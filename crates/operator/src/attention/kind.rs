@@ -119,7 +119,7 @@ impl AttentionKind {
             ),
             Self::InReview => (
                 Source::Database,
-                "Screening flagged a transfer for review; it is screened again automatically.",
+                "Screening flagged a transfer, or the payer of an authorization, for review; it is screened again automatically.",
                 "Check the source of the money and the screening provider, then allow or block it.",
             ),
             Self::FundsBlocked => (

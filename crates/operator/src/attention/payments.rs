@@ -199,6 +199,7 @@ fn since(row: &operations::Model) -> Timestamp {
 fn state_of(system: &System, row: &operations::Model) -> String {
     let what = match row.kind.as_str() {
         "settle" => "the settlement",
+        "collect" | "deposit" => "the authorization",
         "deliver" => "the delivery to the customer",
         _ => "a refund",
     };

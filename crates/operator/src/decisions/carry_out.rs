@@ -31,6 +31,7 @@ pub(super) struct DecisionRequest {
 pub(super) enum Action {
     Screen { chain: Chain, tx_hash: Hash32, log_index: u32, decision: Decision },
     ScreenRefund { refund_id: RefundId, decision: Decision },
+    ScreenPayer { decision: Decision },
     ApproveRefund { refund_id: RefundId, approve: bool },
     RefundBlocked { to: Address, amount: Option<Amount>, asset: Option<Asset>, key: Option<String> },
     RetrySettlement,
@@ -143,6 +144,11 @@ async fn apply(operator: &Operator, id: PaymentId, request: DecisionRequest) -> 
             let refund = before.refund(refund_id)?;
             let detail = json!({ "refund_id": refund_id, "decision": decision });
             ("payment.refund_screened_by_hand", decisions::screen_refund(refund, decision, now), detail)
+        }
+        Action::ScreenPayer { decision } => {
+            let authorization = before.payment.authorization.as_deref().ok_or(ApiError::NotFound("authorization"))?;
+            let detail = json!({ "attempt": authorization.attempt, "decision": decision });
+            ("payment.payer_screened_by_hand", decisions::screen_payer(authorization, decision, now), detail)
         }
         Action::ApproveRefund { refund_id, approve } => {
             let refund = before.refund(refund_id)?;

@@ -61,6 +61,8 @@ payferry_domain::named! {
         Screen = "screen",
         /// Allows or blocks the address of a refund.
         ScreenRefund = "screen_refund",
+        /// Allows or blocks the payer of an authorization.
+        ScreenPayer = "screen_payer",
         /// Approves or rejects a refund above the limit.
         ApproveRefund = "approve_refund",
         /// Sends blocked money to an address.
@@ -86,6 +88,7 @@ impl DecisionKind {
             Self::ScreenRefund | Self::ApproveRefund => {
                 &[("refund_id", Sort::Text), ("decision", Sort::Text), ("reason", Sort::Text)]
             }
+            Self::ScreenPayer => &[("decision", Sort::Text), ("reason", Sort::Text)],
             Self::RefundBlocked => &[
                 ("chain", Sort::Text),
                 ("token_address", Sort::Text),
@@ -125,6 +128,16 @@ request! {
     /// A decision about the address of a refund.
     pub struct ScreenRefundRequest refusing(unknown::<ScreenRefundRequest>) {
         refund_id: RefundId = required(rule::id()),
+        /// `allow` or `block`.
+        decision: Decision = required(DECISION),
+        /// The basis of the decision, without personal data.
+        reason: String = required(rule::text()),
+    }
+}
+
+request! {
+    /// A decision about the payer of an authorization.
+    pub struct ScreenPayerRequest refusing(unknown::<ScreenPayerRequest>) {
         /// `allow` or `block`.
         decision: Decision = required(DECISION),
         /// The basis of the decision, without personal data.
@@ -244,6 +257,13 @@ decision! {
 }
 
 decision! {
+    /// Allow or block the payer of an authorization
+    screen_payer(ScreenPayer, ScreenPayerRequest)
+    at "/ops/payments/{payment_id}/screen_payer" as "screenPayer",
+    200 = DecisionsRecord
+}
+
+decision! {
     /// Approve or reject a refund above the limit
     approve_refund(ApproveRefund, ApproveRefundRequest)
     at "/ops/payments/{payment_id}/approve_refund" as "approveRefund",
@@ -291,6 +311,7 @@ async fn decide(
         DecisionKind::RefundBlocked | DecisionKind::RetrySettlement => Answer::accepted(&decisions),
         DecisionKind::Screen
         | DecisionKind::ScreenRefund
+        | DecisionKind::ScreenPayer
         | DecisionKind::ApproveRefund
         | DecisionKind::ApplySetAside => Answer::ok(&decisions),
     }
@@ -312,6 +333,10 @@ impl DecisionRequest {
             DecisionKind::ScreenRefund => {
                 let ScreenRefundRequest { refund_id, decision, reason } = ScreenRefundRequest::read(fields)?;
                 (Action::ScreenRefund { refund_id, decision }, reason)
+            }
+            DecisionKind::ScreenPayer => {
+                let ScreenPayerRequest { decision, reason } = ScreenPayerRequest::read(fields)?;
+                (Action::ScreenPayer { decision }, reason)
             }
             DecisionKind::ApproveRefund => {
                 let ApproveRefundRequest { refund_id, decision, reason } = ApproveRefundRequest::read(fields)?;

@@ -6,7 +6,7 @@ use axum::extract::Path;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use payferry_domain::payment::{Decision, Payment, Refund, Transfer, TransferKey, Verdict};
+use payferry_domain::payment::{Authorization, Decision, Payment, Refund, Transfer, TransferKey, Verdict};
 use payferry_domain::{PaymentId, Timestamp};
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::ApiError;
@@ -15,7 +15,7 @@ use crate::Operator;
 use crate::approvals::{self, Guarded};
 use crate::decisions::DecisionKind;
 use crate::decisions::carry_out::{DecisionRequest, carry_out, next_refund};
-use crate::decisions::query::{BlockedLine, Decisions, Possible, decisions, held, may, may_refund};
+use crate::decisions::query::{BlockedLine, Decisions, Possible, decisions, held, may, may_refund, payer_in_review};
 use crate::page::form::Filled;
 use crate::page::words::{Tone, ago, audit_log, badge, count, done, grouped, panel, short, status};
 use crate::page::{Failure, NavSection, Page, Refused, id_of, path};
@@ -98,6 +98,9 @@ fn page(decisions: &Decisions, said: &Markup, sent: Option<DecisionKind>, filled
                 }
                 @for refund in held(payment).filter(|refund| !may_refund(payment, refund, now).is_empty()) {
                     (refund_screening(&here, refund, filled_of(DecisionKind::ScreenRefund), now))
+                }
+                @if let Some(authorization) = payer_in_review(payment) {
+                    (payer_screening(&here, authorization, filled_of(DecisionKind::ScreenPayer), now))
                 }
                 @for refund in held(payment).filter(|refund| refund.awaits_approval()) {
                     (approval(&here, payment, refund, filled_of(DecisionKind::ApproveRefund), now))
@@ -184,6 +187,30 @@ fn refund_screening(here: &str, refund: &Refund, filled: &Filled, now: Timestamp
                     (filled.choice("decision", "Decision", &[("allow", "allow: send it"), ("block", "block: fail it; another address can be used")]))
                     (filled.line("reason", "Reason, without personal data", "basis of the decision", true))
                     (filled.confirm("I have checked the destination address"))
+                    div { button { "Decide" } }
+                }
+            }
+        }
+    }
+}
+
+fn payer_screening(here: &str, authorization: &Authorization, filled: &Filled, now: Timestamp) -> Markup {
+    let said = authorization.verdict.as_deref();
+    html! {
+        section.panel aria-label="Payer of the authorization" {
+            header {
+                h2 { "Authorization of " (authorization.value) }
+                p { (verdict(said)) }
+            }
+            dl.facts {
+                dt { "Payer" } dd.mono { (checksummed(authorization.from)) }
+                @if let Some(finding) = finding(said, now) { dt { "Screening" } dd { (finding) } }
+            }
+            div.body {
+                form.stack id="screen-payer" method="post" action={ (here) "/screen_payer" } {
+                    (filled.choice("decision", "Decision", &[("allow", "allow: take the money"), ("block", "block: never take it; another payer can sign")]))
+                    (filled.line("reason", "Reason, without personal data", "basis of the decision", true))
+                    (filled.confirm("I have checked the payer"))
                     div { button { "Decide" } }
                 }
             }

@@ -4,8 +4,8 @@
 use payferry_accounts::audit;
 use payferry_actors::System;
 use payferry_domain::payment::{
-    Command, Decision, Funds, Label, Payment, Refund, RefundOrder, Requester, Settlement, Transfer, TransferToken,
-    Verdict, decide,
+    Authorization, AuthorizationState, Command, Decision, Funds, Label, Payment, Refund, RefundOrder, Requester,
+    Settlement, Transfer, TransferToken, Verdict, decide,
 };
 use payferry_domain::{Address, Amount, Asset, PaymentId, RefundId, Timestamp, Token};
 use payferry_entities::StoreError;
@@ -24,7 +24,7 @@ const OPERATOR: &str = "operator";
 /// Action that an operator can take on a payment now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Possible {
-    /// `screen`, `screen_refund`, `approve_refund`, `refund_blocked`, `retry_settlement`, `take_in` or `release`.
+    /// `screen`, `screen_refund`, `screen_payer`, `approve_refund`, `refund_blocked`, `retry_settlement`, `take_in` or `release`.
     pub action: &'static str,
     /// Path of the POST request.
     pub path: String,
@@ -198,9 +198,11 @@ pub(crate) fn possible(payment: &Payment, now: Timestamp) -> Vec<Possible> {
     let refund = std::iter::once(None).chain(assets).any(can_refund);
     let retry = decide(payment, &Command::RetrySettlement { by: Requester::Operator }, now).is_ok();
     let approve = payment.refunds.iter().any(Refund::awaits_approval);
+    let payer = payer_in_review(payment).is_some();
     let all = [
         (screen, "screen"),
         (address, "screen_refund"),
+        (payer, "screen_payer"),
         (approve, "approve_refund"),
         (refund, "refund_blocked"),
         (retry, "retry_settlement"),
@@ -277,6 +279,17 @@ pub(crate) fn screen(transfer: &Transfer, decision: Decision, now: Timestamp) ->
 pub(crate) fn screen_refund(refund: &Refund, decision: Decision, now: Timestamp) -> Command {
     let verdict = by_hand(refund.verdict.as_deref(), decision, now);
     Command::ScreenRefund { refund_id: refund.id, verdict }
+}
+
+/// Command that decides about the payer of an authorization.
+pub(crate) fn screen_payer(authorization: &Authorization, decision: Decision, now: Timestamp) -> Command {
+    let verdict = by_hand(authorization.verdict.as_deref(), decision, now);
+    Command::ScreenAuthorization { operation: authorization.operation, verdict }
+}
+
+/// Authorization whose payer is in review.
+pub(crate) fn payer_in_review(payment: &Payment) -> Option<&Authorization> {
+    payment.authorization.as_deref().filter(|authorization| authorization.state == AuthorizationState::Review)
 }
 
 pub(crate) fn by_hand(said: Option<&Verdict>, decision: Decision, now: Timestamp) -> Verdict {

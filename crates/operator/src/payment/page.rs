@@ -4,7 +4,7 @@ use axum::extract::{Path, Query};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use payferry_domain::outbound::OutboundId;
-use payferry_domain::payment::{Decision, Event, Payment, TransferKey, TransferToken};
+use payferry_domain::payment::{AuthorizationEnd, Decision, Event, Payment, TransferKey, TransferToken};
 use payferry_domain::{Amount, PaymentId, Timestamp};
 use payferry_evm::wallet::checksummed;
 use payferry_journal::webhooks::log::LogEntry;
@@ -383,6 +383,30 @@ fn entry_of(event: &Event) -> TimelineEntry {
         Event::SettlementRetried { by } => said(Tone::Idle, html! { "Settlement retry requested by the " (by) }),
         Event::SettlementOrphaned { was_settled, .. } => {
             said(Tone::Bad, html! { "Settlement reorged" @if *was_settled { ", after it was final by its tier" } })
+        }
+        Event::AuthorizationAccepted { authorization } => with(
+            Tone::Idle,
+            html! { "Authorization of " (authorization.value) " accepted" },
+            html! { "by " (short(&authorization.from.to_string())) ", until " (exact(authorization.valid_before)) },
+        ),
+        Event::AuthorizationScreened { verdict } => with(
+            tone_of(verdict.decision),
+            html! { "Payer screened: " strong { (verdict.decision) } },
+            html! { "by " (verdict.provider) },
+        ),
+        Event::AuthorizationQueued => said(Tone::Idle, html! { "Authorization queued for collection" }),
+        Event::AuthorizationCollected { tx_hash, .. } => {
+            with(Tone::Good, html! { "Authorization collected" }, html! { (short(&tx_hash.to_string())) })
+        }
+        Event::AuthorizationOrphaned { .. } => {
+            said(Tone::Bad, html! { "Collection reorged, after it was final by its tier" })
+        }
+        Event::AuthorizationEnded { end, detail, .. } => {
+            let how = match end {
+                AuthorizationEnd::Failed(failure) => html! { "Authorization failed: " (plain(failure.as_str())) },
+                AuthorizationEnd::Expired => html! { "Authorization expired" },
+            };
+            TimelineEntry { tone: Tone::Warn, headline: how, detail: detail.as_ref().map(|detail| html! { (detail) }) }
         }
         Event::RefundRequested { refund, withdraws_settlement } => with(
             Tone::Idle,

@@ -18,10 +18,12 @@ use payferry_entities::payments::{Column, Entity};
 use payferry_httpkit::limits::network_prefix;
 use payferry_httpkit::live::StreamOwner;
 use payferry_httpkit::pages::PageAdmitted;
-use payferry_httpkit::{ApiError, ClientAddress};
+use payferry_httpkit::{Answer, ApiError, ClientAddress, JsonBody};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use serde_json::json;
 
 use crate::http::live;
+use crate::http::payments::authorize::{AuthorizationRequest, accept};
 use crate::http::state::{AppShared, AppState};
 
 /// Upper bound for a token's length in characters; real tokens are shorter.
@@ -55,6 +57,19 @@ pub(in crate::http) async fn events(
         Ok((payment, place)) => live::follow(app.clone(), payment, place, event),
         Err(error) => failure(&error),
     }
+}
+
+/// Takes what the payer signed on the page. Answers as the API does, because a script reads it.
+pub(in crate::http) async fn authorize(
+    _: PageAdmitted,
+    State(app): State<AppState>,
+    token: Result<Path<String>, PathRejection>,
+    body: JsonBody,
+) -> Result<Answer, ApiError> {
+    let payment = find(&app, token).await?;
+    let payment = accept(&app, &payment, &body.parse::<AuthorizationRequest>()?.terms()).await?;
+    let state = payment.authorization.as_deref().map(|authorization| authorization.state.as_str());
+    Answer::accepted(&json!({"message": "Authorization accepted", "state": state}))
 }
 
 fn event(app: &AppShared, payment: &Payment) -> Event {

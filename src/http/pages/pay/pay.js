@@ -7,7 +7,7 @@
   const main = () => document.getElementById('payment');
   const announcer = document.getElementById('announcer');
   const source = new Map();
-  let ahead = 0, stream, provider = null, again = null;
+  let ahead = 0, stream, provider = null, again = null, signingFails = false;
 
   document.documentElement.classList.add('js');
 
@@ -32,7 +32,13 @@
     }
     for (const button of part.querySelectorAll('.copy')) button.hidden = false;
     const wallet = part.querySelector('#wallet');
-    if (wallet) wallet.hidden = !provider;
+    const sign = part.querySelector('#sign');
+    if (sign) {
+      sign.hidden = !provider;
+      part.querySelector('#signed').hidden = !provider;
+    }
+    // The plain transfer is the fallback for a token or a wallet that cannot sign.
+    if (wallet) wallet.hidden = !provider || Boolean(sign) && !signingFails;
   };
 
   const parts = of => [...of.children].filter(one => one.id);
@@ -130,21 +136,62 @@
 
   const tell = text => { const told = document.getElementById('told'); if (told) told.textContent = text; };
 
+  // The account that pays, on the payment's chain.
+  const account = async ({ chain }) => {
+    const [from] = await provider.request({ method: 'eth_requestAccounts' });
+    if (await provider.request({ method: 'eth_chainId' }) !== chain) {
+      await provider.request({ method: 'wallet_switchEthereumChain', params: [{ chainId: chain }] });
+    }
+    return from;
+  };
+
+  const explain = (error, chainName, otherwise) => {
+    if (error?.code === REFUSED) tell('You declined in your wallet; nothing was sent.');
+    else if (error?.code === UNKNOWN_CHAIN) tell(`Your wallet does not know ${chainName}. Add the chain there, then try again.`);
+    else tell(otherwise);
+  };
+
+  const sign = async button => {
+    const { chainName, typed } = button.dataset, data = JSON.parse(typed);
+    button.disabled = true;
+    tell('Sign the payment in your wallet. It costs no gas.');
+    try {
+      const from = await account(button.dataset), message = { from, ...data.message };
+      const signature = await provider.request({
+        method: 'eth_signTypedData_v4', params: [from, JSON.stringify({ ...data, message })],
+      });
+      tell('Sending the signed payment…');
+      const answer = await fetch(`${location.pathname}/authorization`, {
+        method: 'POST', headers: { 'Content-Type': 'application/json' }, signal: AbortSignal.timeout(TIMEOUT_MS),
+        body: JSON.stringify({
+          type: 'receive_with_authorization', from, value: message.value, valid_after: Number(message.validAfter),
+          valid_before: Number(message.validBefore), nonce: message.nonce, signature,
+        }),
+      });
+      if (answer.ok) {
+        tell('Your signed payment is being collected. There is nothing more to do.');
+        return;
+      }
+      const problem = await answer.json().catch(() => ({}));
+      tell(`${problem.detail ?? 'The payment was not accepted.'} No money was taken.`);
+    } catch (error) {
+      signingFails = error?.code !== REFUSED && error?.code !== UNKNOWN_CHAIN;
+      dress(main());
+      explain(error, chainName, 'Your wallet could not sign. Send the amount instead.');
+    }
+    button.disabled = false;
+  };
+
   const pay = async button => {
-    const { chain, chainName, to, call } = button.dataset;
+    const { chainName, to, call } = button.dataset;
     button.disabled = true;
     tell('Confirm the payment in your wallet.');
     try {
-      const [from] = await provider.request({ method: 'eth_requestAccounts' });
-      if (await provider.request({ method: 'eth_chainId' }) !== chain) {
-        await provider.request({ method: 'wallet_switchEthereumChain', params: [{ chainId: chain }] });
-      }
+      const from = await account(button.dataset);
       await provider.request({ method: 'eth_sendTransaction', params: [{ from, to, data: call, value: '0x0' }] });
       tell('Your wallet has sent the payment. It appears here once it is in the chain; do not send it twice.');
     } catch (error) {
-      if (error?.code === REFUSED) tell('You declined in your wallet; nothing was sent.');
-      else if (error?.code === UNKNOWN_CHAIN) tell(`Your wallet does not know ${chainName}. Add the chain there, then try again.`);
-      else tell('Your wallet reported an error. Scan the code, or copy the address.');
+      explain(error, chainName, 'Your wallet reported an error. Scan the code, or copy the address.');
       button.disabled = false;
     }
   };
@@ -153,6 +200,7 @@
     const button = event.target.closest('button');
     if (button?.classList.contains('copy')) copy(button);
     else if (button?.id === 'wallet' && provider) pay(button);
+    else if (button?.id === 'sign' && provider) sign(button);
   });
 
   const offer = one => { provider ??= one; dress(main()); };

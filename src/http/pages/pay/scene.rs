@@ -4,7 +4,8 @@
 //! its way. A transfer that may never count does not stop the payer from paying the rest. `view` renders the scene.
 
 use payferry_domain::payment::{
-    Decision, FailureReason, Funds, Label, Payment, Refund, RefundState, Status, Transfer, TransferStatus,
+    Authorization, AuthorizationFailure, AuthorizationState, Decision, FailureReason, Funds, Label, Payment, Refund,
+    RefundState, Status, Transfer, TransferStatus,
 };
 use payferry_domain::{Amount, Timestamp};
 
@@ -87,6 +88,7 @@ impl Scene {
             Status::Failed => failed(payment),
         };
         scene.notices = notices(payment);
+        scene.notices.extend(not_collected(payment));
         scene
     }
 }
@@ -168,6 +170,9 @@ fn waits_for_review(payment: &Payment) -> bool {
 fn pending(payment: &Payment, now: Timestamp) -> Scene {
     let token = payment.terms.token;
     let coming = on_its_way(payment);
+    if let Some(authorization) = payment.authorization.as_deref().filter(|last| last.is_unfinished()) {
+        return signed(payment, authorization);
+    }
     if waits_for_review(payment) {
         let explanation = "Your transfer has arrived and is being checked, which can take a while. There is nothing for \
                            you to do; do not pay again.";
@@ -205,6 +210,33 @@ fn pending(payment: &Payment, now: Timestamp) -> Scene {
     let explanation = "Send exactly this amount to the address shown here. You will see it arrive on this page.";
     let scene = usual("Waiting for your payment", explanation, StateColour::Asking, Step::Waiting);
     Scene { to_pay: Some(missing), ..scene }
+}
+
+/// The payer has signed. Screening is not mentioned.
+fn signed(payment: &Payment, authorization: &Authorization) -> Scene {
+    let (amount, token) = (authorization.value, payment.terms.token);
+    if authorization.state == AuthorizationState::Review {
+        let explanation = "Your signed payment is being checked, which can take a while. There is nothing for you to do; do \
+                           not pay again.";
+        return usual("Payment being checked", explanation, StateColour::Working, Step::Seen);
+    }
+    let explanation =
+        format!("Your signed payment of {amount} {token} is being collected. There is nothing more to do.");
+    usual("Payment signed", explanation, StateColour::Working, Step::Seen)
+}
+
+/// Notice about an authorization that was not collected.
+fn not_collected(payment: &Payment) -> Option<String> {
+    let last = payment.authorization.as_deref().filter(|last| !last.is_valid())?;
+    if !matches!(payment.status, Status::Pending) {
+        return None;
+    }
+    let why = match last.failure {
+        Some(AuthorizationFailure::NonceUsed) => "it was cancelled, or used elsewhere",
+        Some(AuthorizationFailure::PayerBlocked | AuthorizationFailure::NotDue) => "this account cannot be used",
+        None => "it expired",
+    };
+    Some(format!("Your last signature was not used: {why}. No money was taken; you can pay again."))
 }
 
 fn mismatched(payment: &Payment, now: Timestamp) -> Scene {

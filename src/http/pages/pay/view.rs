@@ -12,9 +12,12 @@ use payferry_domain::payment::{Payment, Transfer, TransferStatus, TransferToken}
 use payferry_domain::{Amount, Finality, Timestamp};
 use payferry_httpkit::pages::{respond_under, script_policy};
 
+use serde_json::Value;
+
 use super::qr;
 use super::scene::{Scene, Step, chain_name, contact};
 use crate::http::live::is_over;
+use crate::http::payments::authorize::typed_data;
 use crate::http::payments::{Addresses, chain_id, progress};
 use crate::http::state::{AppShared, Environment};
 
@@ -158,6 +161,12 @@ fn asking(app: &AppShared, payment: &Payment, to_pay: Amount) -> Markup {
                 (field(&format!("{} token contract", terms.token), "contract", &token, &html! {}))
             }
             div.buttons {
+                @if let Some(typed_data) = typed_data(app, payment) {
+                    @let chain_id = format!("{:#x}", chain_id(chains, terms.chain));
+                    button #sign type="button" hidden data-chain=(chain_id) data-chain-name=(chain)
+                        data-typed=(typed_data.to_string()) { "Pay with wallet, without gas" }
+                    (what_is_signed(&typed_data, to_pay, terms.token.as_str()))
+                }
                 button #wallet type="button" hidden data-chain=(format!("{:#x}", chain_id(chains, terms.chain)))
                     data-chain-name=(chain) data-to=(token) data-call=(call) { "Pay with the wallet in this browser" }
                 a.button href=(uri) { "Open in a wallet app" }
@@ -166,6 +175,28 @@ fn asking(app: &AppShared, payment: &Payment, to_pay: Amount) -> Markup {
             p.warning {
                 "Send " strong { (terms.token) } " on " strong { (chain) } " only. Another token or another chain does not "
                 "count for this payment; to get it back, contact " (contact(payment)) "."
+            }
+        }
+    }
+}
+
+/// Renders exactly what the payer's wallet will sign.
+fn what_is_signed(typed_data: &Value, to_pay: Amount, token: &str) -> Markup {
+    let message = &typed_data["message"];
+    let text = |name: &str| message[name].as_str().unwrap_or_default().to_owned();
+    let until = text("validBefore").parse().map_or(Timestamp(0), |secs: i64| Timestamp(secs.saturating_mul(1_000)));
+    html! {
+        details #signed hidden {
+            summary { "What you sign" }
+            p.soft {
+                "One message that lets the payment contract take " strong { (to_pay) " " (token) } " from your account for this "
+                "payment, and nothing else, until " (moment(until)) ". You need no coin for gas."
+            }
+            dl {
+                dt { "Message" } dd { (typed_data["primaryType"].as_str().unwrap_or_default()) }
+                dt { "To" } dd.value { (text("to")) }
+                dt { "Value (base units)" } dd.value { (text("value")) }
+                dt { "Nonce" } dd.value { (text("nonce")) }
             }
         }
     }
