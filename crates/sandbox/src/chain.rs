@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use alloy::consensus::TxEip1559;
 use alloy::primitives::{Address, B256, Bytes, TxKind, U64, U256, keccak256};
+use alloy::signers::SignerSync as _;
 use alloy::sol_types::SolCall;
 use anyhow::{Context, anyhow, bail, ensure};
 use payferry_contracts::{
@@ -20,7 +21,8 @@ use payferry_contracts::{
 use payferry_devchain::{ChainConfig, DevWallet, Devchain, DevchainOpenError, GenesisAccount, Mining, Tags};
 use payferry_domain::{Amount, Chain, Hash32, Token};
 use payferry_evm::ChainSpec;
-use payferry_evm::wallet::{alloy_address, domain_address};
+use payferry_evm::eip3009::{Eip3009Domain, ReceiveWithAuthorization};
+use payferry_evm::wallet::{alloy_address, alloy_hash, domain_address};
 use serde_json::json;
 use tokio::sync::Mutex;
 
@@ -58,6 +60,21 @@ const fn chain_id(chain: Chain) -> u64 {
         Chain::Polygon => 7_700_000_137,
         Chain::Arbitrum => 7_700_042_161,
     }
+}
+
+/// An authorization that is valid at once, to sign.
+#[derive(Debug, Clone, Copy)]
+pub struct Unsigned {
+    /// Payer.
+    pub from: payferry_domain::Address,
+    /// Recipient.
+    pub to: payferry_domain::Address,
+    /// Amount.
+    pub value: Amount,
+    /// Its end, exclusive, in seconds since the epoch.
+    pub valid_before: u64,
+    /// Nonce.
+    pub nonce: Hash32,
 }
 
 /// The accounts of one chain.
@@ -255,6 +272,29 @@ impl SandboxChain {
         let _turn = turn.lock().await;
         let hash = self.send(wallet, alloy_address(contract), call.abi_encode().into(), TRANSFER_GAS).await?;
         Ok(Hash32(hash.0))
+    }
+
+    /// Signs a `ReceiveWithAuthorization` as a payer, and returns the payer and the signature. `terms` makes the message for
+    /// the payer's account.
+    pub fn sign_authorization(
+        &self,
+        payer: Payer,
+        domain: &Eip3009Domain,
+        terms: impl Fn(payferry_domain::Address) -> Unsigned,
+    ) -> anyhow::Result<(payferry_domain::Address, Vec<u8>)> {
+        let (_, wallet) = self.turn(payer);
+        let from = domain_address(wallet.address());
+        let Unsigned { from, to, value, valid_before, nonce } = terms(from);
+        let hash = domain.signing_hash(&ReceiveWithAuthorization {
+            from: alloy_address(from),
+            to: alloy_address(to),
+            value: units(value),
+            validAfter: U256::ZERO,
+            validBefore: U256::from(valid_before),
+            nonce: alloy_hash(nonce),
+        });
+        let signature = wallet.signer().sign_hash_sync(&alloy_hash(hash))?;
+        Ok((from, signature.as_bytes().to_vec()))
     }
 
     /// Sends coins, which pay for gas, from a payer to `to`.

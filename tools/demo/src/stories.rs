@@ -91,6 +91,12 @@ pub(super) fn side_by_side() -> Vec<Story> {
             ends: Ends { status: "failed", labels: &["FUNDS_BLOCKED"], received: Amount::ZERO },
             ..exact("polygon", usdt, due)
         },
+        Story {
+            name: "signed, without gas",
+            pays: vec![json!({"method": "authorization"})],
+            ends: Ends { labels: &["AUTHORIZED"], ..settled(due) },
+            ..exact("base", usdc, due)
+        },
         Story { name: "its actor panics", panics: true, ..exact("arbitrum", usdc, tokens(64)) },
     ]
 }

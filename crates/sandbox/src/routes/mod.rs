@@ -17,7 +17,9 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use payferry_actors::System;
+use payferry_actors::system::SignedTerms;
 use payferry_devchain::BlockRef;
+use payferry_domain::payment::Payment;
 use payferry_domain::{Address, Chain, PspId};
 use payferry_entities::payments as payment_rows;
 use payferry_httpkit::{AnyQuery, ApiError, Away, Fields, HttpState};
@@ -41,6 +43,13 @@ pub trait SandboxHost: HttpState {
         psp_id: PspId,
         id: &str,
     ) -> impl Future<Output = Result<payment_rows::Model, ApiError>> + Send;
+
+    /// Accepts an authorization of a payer, and returns its state.
+    fn authorize(
+        &self,
+        payment: &Payment,
+        terms: &SignedTerms,
+    ) -> impl Future<Output = Result<Option<&'static str>, ApiError>> + Send;
 
     /// Sets the PSP's withdrawal wallet on a chain, or without one on every chain, as the operator would.
     fn set_withdrawal_wallet(

@@ -6,14 +6,17 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 use payferry_actors::System;
-use payferry_domain::{Address, Amount, Chain, PaymentId, PspId, Token};
+use payferry_actors::system::SignedTerms;
+use payferry_domain::payment::AuthorizationKind;
+use payferry_domain::{Address, Amount, Chain, PaymentId, Token, named};
+use payferry_entities::payments as payment_rows;
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::{Answer, ApiError, Caller, Fault, Path, Payments, read};
 use payferry_runtime::observe::{ActorKind, LOG_ENTRIES_MAX};
 use serde_json::{Value, json};
 
 use super::{Body, away, fields};
-use crate::chain::{Payer, TRANSFER_MAX};
+use crate::chain::{Payer, TRANSFER_MAX, Unsigned};
 use crate::env::SandboxEnv;
 use crate::routes::SandboxHost;
 
@@ -42,15 +45,20 @@ pub(super) async fn pay<H: SandboxHost>(
     Path(id): Path<String>,
     Body(body): Body,
 ) -> Result<Answer, ApiError> {
-    let due = due(&app, caller.psp_id, &id).await?;
-    let (amount, token, chain, payer) = fields(&body, |fields| {
+    let row = app.own_payment(caller.psp_id, &id).await?;
+    let due = due(&row, &id)?;
+    let (method, amount, token, chain, payer) = fields(&body, |fields| {
         Some((
+            fields.optional("method", read::name).unwrap_or(Method::Transfer),
             fields.optional("amount", amount),
             fields.optional("currency", read::name::<Token>),
             fields.optional("chain", read::name::<Chain>),
             fields.optional("from", read::name).unwrap_or(Payer::Clean),
         ))
     })?;
+    if method == Method::Authorization {
+        return authorize(&app, &env, &row, &due, payer).await;
+    }
     let (amount, token, chain) = (amount.unwrap_or(due.amount), token.unwrap_or(due.token), chain.unwrap_or(due.chain));
     let tx_hash = env.chain(chain).transfer(payer, token, due.wallet, amount).await.map_err(away)?;
     Answer::ok(&json!({
@@ -64,6 +72,51 @@ pub(super) async fn pay<H: SandboxHost>(
     }))
 }
 
+named! {
+    /// How a payer pays.
+    Method, "transfer, authorization" {
+        /// A transfer to the payment's wallet.
+        Transfer = "transfer",
+        /// A signed authorization, which costs the payer no gas.
+        Authorization = "authorization",
+    }
+}
+
+/// Signs an authorization of the amount due, as a payer's wallet would.
+async fn authorize<H: SandboxHost>(
+    app: &H,
+    env: &SandboxEnv,
+    row: &payment_rows::Model,
+    due: &Due,
+    payer: Payer,
+) -> Result<Answer, ApiError> {
+    let payment = payferry_journal::payments::payment_of(row)?;
+    let system = app.system();
+    let unsupported = || {
+        let text = "The token of this payment does not support authorizations on this chain.".to_owned();
+        ApiError::conflict("authorization_unsupported", text)
+    };
+    let domain = system.authorization_domain(&payment).ok_or_else(unsupported)?;
+    let nonce = system.authorization_nonce(&payment).ok_or_else(unsupported)?;
+    let to = system.authorization_recipient(&payment, AuthorizationKind::Receive).ok_or_else(unsupported)?;
+    let value = payment.amount_due();
+    let valid_before = payment.expires_at.as_millis().div_euclid(1_000).unsigned_abs();
+    let terms = |from| Unsigned { from, to, value, valid_before, nonce };
+    let (from, signature) = env.chain(due.chain).sign_authorization(payer, &domain, terms).map_err(away)?;
+    let kind = AuthorizationKind::Receive;
+    let terms = SignedTerms { kind, from, value, valid_after: 0, valid_before, nonce, signature };
+    let state = app.authorize(&payment, &terms).await?;
+    Answer::ok(&json!({
+        "message": "Authorization accepted",
+        "payment_id": due.public_id,
+        "state": state,
+        "from": checksummed(from),
+        "chain": due.chain,
+        "currency": due.token,
+        "amount": value.to_string(),
+    }))
+}
+
 /// Makes the payment's actor panic a number of times, to show that it is restarted without loss.
 pub(super) async fn panic<H: SandboxHost>(
     State(app): State<H>,
@@ -71,7 +124,7 @@ pub(super) async fn panic<H: SandboxHost>(
     Path(id): Path<String>,
     Body(body): Body,
 ) -> Result<Answer, ApiError> {
-    let due = due(&app, caller.psp_id, &id).await?;
+    let due = due(&app.own_payment(caller.psp_id, &id).await?, &id)?;
     let times =
         fields(&body, |fields| Some(fields.optional("times", |value| read::whole(value, 1, PANICS_MAX)).unwrap_or(1)))?;
     let mut panics = 0;
@@ -101,8 +154,7 @@ async fn panic_once(system: &System, id: PaymentId) -> bool {
     !system.is_quarantined(id) && tokio::time::timeout(PANIC_PATIENCE, showed).await.is_ok()
 }
 
-async fn due(app: &impl SandboxHost, psp_id: PspId, id: &str) -> Result<Due, ApiError> {
-    let row = app.own_payment(psp_id, id).await?;
+fn due(row: &payment_rows::Model, id: &str) -> Result<Due, ApiError> {
     let unreadable = |what: &str| ApiError::internal(format!("the {what} of {id} cannot be read"));
     Ok(Due {
         id: row.id.parse().map_err(|_| unreadable("id"))?,
