@@ -14,7 +14,7 @@ use tower::ServiceExt;
 use crate::conformance;
 
 /// Numbers that differ in every run.
-const VARYING: [&str; 11] = [
+const VARYING: [&str; 12] = [
     "block_number",
     "log_index",
     "confirmations",
@@ -26,6 +26,7 @@ const VARYING: [&str; 11] = [
     "wait_ms_max",
     "handling_ms",
     "handling_ms_max",
+    "validBefore",
 ];
 /// Numbers that are times, in milliseconds since the epoch: years 2020 to 2100.
 const MOMENTS_MS: std::ops::Range<u64> = 1_577_836_800_000..4_102_444_800_000;

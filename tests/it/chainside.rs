@@ -28,11 +28,11 @@ sol! {
 const PUPPET: &str = include_str!("../../contracts/artifacts/test/HostileToken.json");
 const GAS: u64 = 3_000_000;
 
-fn token_of(app: &TestApp, chain: Chain, token: Token) -> Account {
+pub fn token_of(app: &TestApp, chain: Chain, token: Token) -> Account {
     Account::from(app.env().chain(chain).spec().token_address(token).unwrap().0)
 }
 
-async fn node(app: &TestApp, chain: Chain) -> Node {
+pub async fn node(app: &TestApp, chain: Chain) -> Node {
     Node::serving(app.env().chain(chain).devchain().clone()).await
 }
 

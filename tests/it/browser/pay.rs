@@ -1,25 +1,48 @@
 //! The payer's page on a desktop and on a phone, with and without scripts.
 
+use alloy::primitives::{Address, Bytes, U256};
+use alloy::sol_types::SolCall;
+use payferry_contracts::Token as TokenContract;
+use payferry_devchain::DevWallet;
 use payferry_harness::browser::Browser;
 use payferry_harness::free_ports;
 
 use super::env::ServiceFixture;
+use crate::http::authorizations::signed_by;
 use crate::prelude::*;
 use crate::process::Running;
 
 /// A wallet like a browser extension's, on another chain at first; it records its requests.
-const WALLET: &str = "window.asked = []; window.refusal = null; let chain = '0x1'; \
+const WALLET: &str = "{ window.asked = []; window.refusal = null; let chain = '0x1'; \
     window.ethereum = { request: async ({ method, params }) => { \
       window.asked.push({ method, params }); \
       if (window.refusal && method === 'eth_sendTransaction') throw { code: window.refusal }; \
       if (method === 'eth_requestAccounts') return ['0x1111111111111111111111111111111111111111']; \
       if (method === 'eth_chainId') return chain; \
       if (method === 'wallet_switchEthereumChain') { chain = params[0].chainId; return null; } \
-      return '0x' + '12'.repeat(32); } };";
+      return '0x' + '12'.repeat(32); } }; }";
+
+/// Id of the sandbox's Base.
+const CHAIN_ID: u64 = 7_700_008_453;
+
+/// A wallet that lets the test sign; it records the typed data.
+const SIGNING_WALLET: &str = "{ let chain = '0x1'; window.typed = null; \
+    window.ethereum = { request: async ({ method, params }) => { \
+      if (method === 'eth_requestAccounts') return [window.name]; \
+      if (method === 'eth_chainId') return chain; \
+      if (method === 'wallet_switchEthereumChain') { chain = params[0].chainId; return null; } \
+      if (method === 'eth_signTypedData_v4') { \
+        window.typed = params[1]; \
+        return await new Promise((done, refuse) => { window.sign = done; window.decline = () => refuse({ code: 4001 }); }); } \
+      throw { code: 4200 }; } }; }";
 
 /// Creates a payment of 25 USDC on Base and opens its page; returns its id and the API's answer.
 async fn opened(service: &ServiceFixture) -> (String, Value) {
-    let made = service.psp.initiate("25", Token::Usdc, Chain::Base.as_str()).await;
+    opened_in(service, Token::Usdc).await
+}
+
+async fn opened_in(service: &ServiceFixture, token: Token) -> (String, Value) {
+    let made = service.psp.initiate("25", token, Chain::Base.as_str()).await;
     service.browser.open(made["magic_link"].as_str().unwrap()).await;
     service.browser.until("h1", |text| text == "Waiting for your payment").await;
     (made["payment_id"].as_str().unwrap().to_owned(), made)
@@ -36,7 +59,7 @@ async fn mine(service: &ServiceFixture) {
 shared!(#[tokio::test(flavor = "multi_thread")]
     payer_page, service = ServiceFixture::start().await, service.assert_calm() =>
     payer_sees_each_step_without_a_reload, page_explains_every_other_outcome,
-    browser_wallet_gets_exactly_this_transfer_request);
+    browser_wallet_gets_exactly_this_transfer_request, payer_without_coins_signs_and_pays);
 
 async fn payer_sees_each_step_without_a_reload(service: &ServiceFixture) {
     let browser = &service.browser;
@@ -84,7 +107,7 @@ async fn payer_sees_each_step_without_a_reload(service: &ServiceFixture) {
 async fn browser_wallet_gets_exactly_this_transfer_request(service: &ServiceFixture) {
     let browser = &service.browser;
     browser.run_first(WALLET).await;
-    let (id, made) = opened(service).await;
+    let (id, made) = opened_in(service, Token::Usdt).await;
     browser.run("window.refusal = 4001").await;
     browser.click("#wallet").await;
     browser.until("#told", |text| text.contains("declined")).await;
@@ -99,7 +122,7 @@ async fn browser_wallet_gets_exactly_this_transfer_request(service: &ServiceFixt
     let bare = |value: &Value| value.as_str().unwrap().trim_start_matches("0x").to_lowercase();
     assert_eq!(sent["to"], made["token_address"]);
     let transfer = format!("a9059cbb{:0>64}{:064x}", bare(&made["intermediary_wallet"]), 25_000_000);
-    assert_eq!(bare(&sent["data"]), transfer, "transfer(wallet, 25 USDC)");
+    assert_eq!(bare(&sent["data"]), transfer, "transfer(wallet, 25 USDT)");
     let uri = made["payment_uri"].as_str().unwrap();
     assert!(uri.contains("@7700008453/"), "{uri}");
     assert_eq!(
@@ -108,6 +131,50 @@ async fn browser_wallet_gets_exactly_this_transfer_request(service: &ServiceFixt
     );
     service.pay(&id, None).await;
     browser.until("h1", |text| text == "Payment complete").await;
+}
+
+async fn payer_without_coins_signs_and_pays(service: &ServiceFixture) {
+    let (browser, payer) = (&service.browser, DevWallet::from_seed("a payer without coins"));
+    let rpc = async |method: &str, params: Value| {
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        service.psp.ok(Method::POST, "/sandbox/rpc/base", call).await["result"].clone()
+    };
+    browser.run_first(SIGNING_WALLET).await;
+    let (_, made) = opened(service).await;
+    let token: Address = made["token_address"].as_str().unwrap().parse().unwrap();
+    let call = TokenContract::transferCall { to: payer.address(), value: U256::from(25_000_000) }.abi_encode();
+    let funder = DevWallet::from_seed("payferry sandbox test account 3");
+    let (raw, hash) = funder.sign_call(CHAIN_ID, 0, token, call.into(), 120_000, 100_000_000_000, 1_000_000);
+    assert_eq!(rpc("eth_sendRawTransaction", json!([raw])).await, json!(hash));
+    let mined =
+        async || Some(rpc("eth_getTransactionReceipt", json!([hash])).await).filter(|receipt| !receipt.is_null());
+    assert_eq!(until("the payer has money", mined).await["status"], "0x1");
+    browser.run(&format!("window.name = '{}'", payer.address())).await;
+
+    browser.until("#signed summary", |text| text == "What you sign").await;
+    assert_eq!(browser.count("#wallet:not([hidden])").await, 0, "the transfer is only the fallback");
+    browser.click("#sign").await;
+    let typed = until("the wallet is asked", async || {
+        let typed = browser.run("return window.typed").await;
+        typed.as_str().map(|typed| serde_json::from_str::<Value>(typed).unwrap())
+    });
+    let typed = typed.await;
+    browser.run("window.decline()").await;
+    browser.until("#told", |text| text.contains("declined")).await;
+    let shown = browser.run("return document.getElementById('signed').textContent").await;
+    for part in ["to", "value", "nonce"] {
+        assert!(shown.as_str().unwrap().contains(typed["message"][part].as_str().unwrap()), "{part}: {shown}");
+    }
+    browser.run("window.typed = null").await;
+    browser.click("#sign").await;
+    until("the wallet is asked", async || (!browser.run("return window.typed").await.is_null()).then_some(())).await;
+    let signature = signed_by(&payer, &typed)["signature"].as_str().unwrap().to_owned();
+    browser.run(&format!("window.sign('{signature}')")).await;
+    browser.until("h1", |text| text == "Payment complete").await;
+    let held = TokenContract::balanceOfCall { account: payer.address() }.abi_encode();
+    let held = rpc("eth_call", json!([{ "to": token, "data": Bytes::from(held) }, "latest"])).await;
+    assert_eq!(held.as_str().unwrap().parse::<U256>().unwrap(), U256::ZERO, "the money was taken");
+    assert_eq!(rpc("eth_getBalance", json!([payer.address(), "latest"])).await, "0x0", "it never had a coin");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! Tests of the HTTP interface.
 
 mod auth;
+pub(crate) mod authorizations;
 mod bad_input;
 pub mod compliance;
 mod consent;

@@ -69,7 +69,7 @@ async fn viewers_read_the_document() {
 async fn every_described_field_is_read() {
     let service = ServiceFixture::start_with_chains().await;
     let bodies = wrong_bodies(&json());
-    assert_eq!(bodies.len(), 15);
+    assert_eq!(bodies.len(), 16);
     for WrongBody { method, path, body, fields } in bodies {
         let path = concrete(&path);
         assert_names(&reply(service.call(method, &path).json(&body)).await, &fields);

@@ -10,6 +10,7 @@ use std::ops::Deref;
 
 use payferry_actors::System;
 use payferry_actors::chain::ChainView;
+use payferry_devchain::DevWallet;
 use payferry_domain::{Chain, PaymentId, Timestamp, Token};
 use payferry_harness::node::Node;
 use payferry_harness::psp::Psp;
@@ -40,6 +41,9 @@ pub trait Stage: Sized {
 
     /// On-chain balances of the PSP's vault and of the treasury, in base units.
     async fn holdings(&self, chain: Chain, token: Token) -> (i64, i64);
+
+    /// A payer's account, which holds tokens.
+    fn payer(&self) -> DevWallet;
 
     /// Sends a real transfer to the payment's wallet; returns the transaction hash.
     async fn pay(&self, payment_id: &str, transfer: Transfer) -> String;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use payferry::config::Config;
 use payferry::sandbox::{Sandbox, SandboxOptions};
 use payferry_actors::System;
+use payferry_devchain::DevWallet;
 use payferry_domain::{Chain, Token};
 use payferry_harness::database::TestDatabase;
 use payferry_harness::node::Node;
@@ -63,6 +64,10 @@ impl Stage for OnSandbox {
 
     async fn holdings(&self, chain: Chain, token: Token) -> (i64, i64) {
         self.psp.sandbox_holdings(chain, token).await
+    }
+
+    fn payer(&self) -> DevWallet {
+        DevWallet::from_seed("payferry sandbox payer 0")
     }
 
     async fn pay(&self, payment_id: &str, transfer: Transfer) -> String {

@@ -13,6 +13,7 @@ use payferry::app::App;
 use payferry::config::Config;
 use payferry::service::{self, chains, secrets};
 use payferry_actors::System;
+use payferry_devchain::DevWallet;
 use payferry_domain::{Amount, Chain, Token};
 use payferry_evm::deploy::{contract_address, deploy};
 use payferry_evm::wallet::domain_address;
@@ -116,6 +117,10 @@ impl<const IS_ANVIL: bool> Stage for Serve<IS_ANVIL> {
 
     async fn holdings(&self, chain: Chain, token: Token) -> (i64, i64) {
         self.chains[&chain].0.holdings(&self.psp_id, token).await
+    }
+
+    fn payer(&self) -> DevWallet {
+        Accounts::known(1).payers.remove(0)
     }
 
     /// Pays like a payer: the payment's record has the address, the token and the amount.

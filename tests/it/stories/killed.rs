@@ -1,14 +1,21 @@
 //! The real binary, stopped and killed while it processes many payments.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
+use payferry_harness::database::TestDatabase;
+use payferry_harness::deployment::{Accounts, Deployment};
+use payferry_harness::kill::kill_log::STEPS;
+use payferry_harness::node::Node;
+use payferry_harness::process::{Binary, Folder};
 use payferry_harness::psp::Psp;
 use payferry_harness::receiver::Receiver;
 use payferry_harness::{PATIENCE, free_ports, short_or_long};
 use tokio::sync::RwLock;
 
 use super::many_payments::check_balances;
+use crate::http::authorizations::signed_by;
 use crate::prelude::*;
 use crate::process::{Home, Running};
 
@@ -76,6 +83,50 @@ async fn many_payments_survive_a_stop_and_a_kill() {
     // Each payment has one event for the second endpoint.
     assert_eq!(second.until(count).await.len(), count);
     process.stop();
+}
+
+/// At each step of a collection: stored, simulated, signed, sent, mined, recorded and notified.
+#[tokio::test(flavor = "multi_thread")]
+async fn collection_survives_a_kill_after_every_step() {
+    let (chain, accounts, binary) =
+        (Chain::Base, Arc::new(Accounts::known(1)), Binary::at(env!("CARGO_BIN_EXE_payferry")));
+    let node = Node::devchain(chain.default_id(), Duration::from_millis(100)).await;
+    let deployments = [Deployment::new(chain, node, &accounts).await];
+    let (temp, database, receiver) =
+        (tempfile::tempdir().unwrap(), TestDatabase::create().await, Receiver::start().await);
+    let folder = Folder::new(temp.path(), database.url(), &deployments, &accounts, free_ports());
+    folder.write();
+    let start = |env: &[(&str, &str)]| tokio::task::block_in_place(|| binary.spawn(&folder, env).ready());
+    let (psp_id, api_key) = tokio::task::block_in_place(|| binary.make_psp(&folder, "Ferry PSP"));
+    let mut served = start(&[]);
+    let psp = Psp::connect(served.api_url(), &api_key, &receiver).await;
+    let mut payments = Vec::new();
+    for step in STEPS {
+        served.process.kill();
+        served = start(&[("PAYFERRY_HOLD_AFTER", step)]);
+        let offered = async || {
+            let id = psp.payment("7.77", Token::Usdc, chain).await;
+            let payment = psp.read(&id).await;
+            let offered =
+                payment["payment_methods"].as_array().unwrap().iter().any(|one| one["type"] == "authorization");
+            offered.then_some((id, payment))
+        };
+        // Which tokens support signatures is known once the chain is read.
+        let (id, payment) = until("a payment can be signed", offered).await;
+        let method = payment["payment_methods"].as_array().unwrap().iter().find(|one| one["type"] == "authorization");
+        let body = signed_by(&accounts.payers[0], &method.unwrap()["typed_data"]);
+        psp.ok(Method::POST, &format!("/payments/{id}/authorization"), body).await;
+        let held = format!("held after {step}");
+        until(&held, async || served.process.log().contains(&held).then_some(())).await;
+        served.process.kill();
+        served = start(&[]);
+        let settled = psp.until_status(&id, "settled").await;
+        assert_eq!(settled["authorization"]["tx_hash"], settled["settlement"]["tx_hash"], "{settled:#}");
+        payments.push((id, chain, Token::Usdc));
+    }
+    let holdings = async |_: Chain, token| deployments[0].holdings(&psp_id, token).await;
+    check_balances(&psp, holdings, &receiver, &payments).await;
+    served.process.kill();
 }
 
 /// Initiates with an idempotency key until there is an answer.

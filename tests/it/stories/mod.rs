@@ -9,3 +9,4 @@ mod measured;
 mod mismatches;
 mod reorgs;
 mod restarts;
+mod signed;

@@ -1,0 +1,256 @@
+//! Payments by signature: collected, refused and ended, on real chains with a real EIP-3009 token.
+
+use alloy::primitives::{Address as Account, B256, U256};
+use alloy::signers::SignerSync as _;
+use alloy::sol_types::{Eip712Domain, SolCall, SolStruct};
+use payferry_contracts::{CancelAuthorization, Erc3009, ReceiveWithAuthorization, TransferWithAuthorization};
+use payferry_devchain::DevWallet;
+use payferry_harness::payers::send_as;
+use payferry_journal::chain::Role;
+
+use crate::chainside::{node, token_of};
+use crate::prelude::*;
+
+/// Kind of message of the payer's page.
+const RECEIVE: &str = "receive_with_authorization";
+const GAS: u64 = 300_000;
+
+fn payer() -> DevWallet {
+    DevWallet::from_seed("payferry sandbox payer 0")
+}
+
+/// Typed data of the payment's authorization.
+fn typed_data(payment: &Reply) -> Value {
+    let methods = payment["payment_methods"].as_array().unwrap();
+    let method = methods.iter().find(|method| method["type"] == "authorization").expect("an authorization");
+    method["typed_data"].clone()
+}
+
+fn domain(typed_data: &Value) -> Eip712Domain {
+    let domain = &typed_data["domain"];
+    let text = |name: &str| domain[name].as_str().unwrap().to_owned();
+    Eip712Domain::new(
+        Some(text("name").into()),
+        Some(text("version").into()),
+        Some(U256::from(domain["chainId"].as_u64().unwrap())),
+        Some(text("verifyingContract").parse().unwrap()),
+        None,
+    )
+}
+
+fn number(value: &Value) -> U256 {
+    value.as_str().unwrap().parse().unwrap()
+}
+
+/// Signs the typed data as the payer, and returns the body of the request.
+fn signed(typed_data: &Value) -> Value {
+    signed_by(&payer(), typed_data)
+}
+
+/// Signs the typed data as this payer.
+pub(crate) fn signed_by(payer: &DevWallet, typed_data: &Value) -> Value {
+    let message = &typed_data["message"];
+    let receive = ReceiveWithAuthorization {
+        from: payer.address(),
+        to: message["to"].as_str().unwrap().parse().unwrap(),
+        value: number(&message["value"]),
+        validAfter: number(&message["validAfter"]),
+        validBefore: number(&message["validBefore"]),
+        nonce: message["nonce"].as_str().unwrap().parse().unwrap(),
+    };
+    let hash = receive.eip712_signing_hash(&domain(typed_data));
+    json!({
+        "type": RECEIVE,
+        "from": payer.address(),
+        "value": message["value"],
+        "valid_after": 0,
+        "valid_before": receive.validBefore.to::<u64>(),
+        "nonce": message["nonce"],
+        "signature": payer.signer().sign_hash_sync(&hash).unwrap().to_string(),
+    })
+}
+
+async fn read(app: &TestApp, payment: &Reply) -> Reply {
+    app.get(&payment.path()).await
+}
+
+async fn authorize(app: &TestApp, payment: &Reply, body: &Value) -> Reply {
+    app.post(&format!("{}/authorization", payment.path()), body).await
+}
+
+/// Waits until the authorization of the payment has this state.
+async fn authorization_when(app: &TestApp, payment: &Reply, state: &str) -> Reply {
+    app.get_until(&payment.path(), |reply| reply["authorization"]["state"] == state).await
+}
+
+fn pause(app: &TestApp, is_paused: bool) {
+    app.state.system.chains().settler(Chain::Base).unwrap().set_paused(Role::Settle, is_paused);
+}
+
+/// Makes the nonce unusable, as the payer's wallet can.
+async fn cancel(app: &TestApp, typed_data: &Value) {
+    let (payer, nonce): (_, B256) = (payer(), typed_data["message"]["nonce"].as_str().unwrap().parse().unwrap());
+    let authorizer = payer.address();
+    let hash = CancelAuthorization { authorizer, nonce }.eip712_signing_hash(&domain(typed_data));
+    let signature = payer.signer().sign_hash_sync(&hash).unwrap();
+    let (v, r, s) = (27 + u8::from(signature.v()), signature.r().into(), signature.s().into());
+    let input = Erc3009::cancelAuthorization_0Call { authorizer, nonce, v, r, s }.abi_encode();
+    let (node, token) = (node(app, Chain::Base).await, token_of(app, Chain::Base, Token::Usdc));
+    let sender = DevWallet::from_seed("payferry sandbox test account 0");
+    let hash = send_as(&node, &sender, token, input.into(), GAS).await;
+    let receipt = until("the cancellation is mined", async || node.receipt(hash).await).await;
+    assert!(receipt.status(), "{receipt:#?}");
+}
+
+async fn held(app: &TestApp, account: &str) -> u64 {
+    balance(app, Chain::Base, Token::Usdc, account).await
+}
+
+#[tokio::test]
+async fn signed_payment_is_collected_and_settled_in_one_transaction() {
+    let app = TestApp::start_with_chains().await;
+    let made = app.add_payment().await;
+    let payment = read(&app, &made).await;
+    let before = held(&app, &payer().address().to_string()).await;
+    let body = signed(&typed_data(&payment));
+    let accepted = authorize(&app, &made, &body).await;
+    accepted.assert(202, json!({ "status": "pending", "labels": ["AUTHORIZED"] }));
+    assert_eq!(accepted["authorization"]["from"], payer().address().to_string());
+
+    let settled = app.payment_when(&made, "settled").await;
+    insta::assert_json_snapshot!("payment_settled", settled.redacted());
+    assert_eq!(settled["settlement"]["tx_hash"], settled["authorization"]["tx_hash"]);
+    assert_eq!(settled["transfers"][0]["tx_hash"], settled["authorization"]["tx_hash"]);
+    let notified = ["payment.confirmed", "payin.confirmed", "payment.settled", "payin.settled"];
+    assert_eq!(app.events_of(&made).await, notified);
+    assert_eq!(held(&app, &payer().address().to_string()).await, before - 10_000_000);
+    assert_eq!(held(&app, made.wallet()).await, 0, "no money goes through the payment's wallet");
+    // The PSP has its share at once, and can refund it.
+    let back = json!({ "amount": "4", "address": "0x000000000000000000000000000000000000ada1" });
+    assert_eq!(app.refunded(&made, &back).await["source"], "psp");
+    authorize(&app, &made, &body).await.assert_problem(409, "payment_not_pending");
+}
+
+#[tokio::test]
+async fn payer_signs_on_the_page_without_an_api_key() {
+    let app = TestApp::start_with_chains().await;
+    let made = app.add_payment().await;
+    let link = made["magic_link"].as_str().unwrap();
+    let path = format!("{}/authorization", &link[link.find("/pay/").unwrap()..]);
+    let body = signed(&typed_data(&read(&app, &made).await));
+    let post = |body: &Value| app.request(Method::POST, &path).without_key().json(body).send();
+    let accepted = post(&body).await;
+    accepted.assert(202, json!({ "state": "screening" }));
+    app.payment_when(&made, "settled").await;
+    post(&body).await.assert_problem(409, "payment_not_pending");
+    let unknown = app.request(Method::POST, "/pay/unknown/authorization").without_key().json(&body).send().await;
+    unknown.assert_problem(404, "payment_not_found");
+}
+
+#[tokio::test]
+async fn signature_for_something_else_is_refused_and_changes_nothing() {
+    let app = TestApp::start_with_chains().await;
+    let (made, other) = (app.add_payment().await, app.add_payment().await);
+    let (payment, other) = (read(&app, &made).await, read(&app, &other).await);
+    let (ours, theirs) = (typed_data(&payment), typed_data(&other));
+    let refused = |reply: Reply, status, code: &str| reply.assert_problem(status, code);
+
+    refused(authorize(&app, &made, &signed(&theirs)).await, 422, "authorization_nonce");
+    let mut typed_data = ours.clone();
+    typed_data["message"]["value"] = json!("9990000");
+    refused(authorize(&app, &made, &signed(&typed_data)).await, 409, "authorization_amount");
+    let mut body = signed(&typed_data);
+    body["value"] = json!("10000000");
+    refused(authorize(&app, &made, &body).await, 422, "authorization_signature");
+    let mut typed_data = ours.clone();
+    typed_data["message"]["to"] = json!(made.wallet());
+    refused(authorize(&app, &made, &signed(&typed_data)).await, 422, "authorization_signature");
+    let mut typed_data = ours.clone();
+    typed_data["domain"]["chainId"] = json!(1);
+    refused(authorize(&app, &made, &signed(&typed_data)).await, 422, "authorization_signature");
+    let mut body = signed(&ours);
+    body["from"] = json!(Account::repeat_byte(1));
+    refused(authorize(&app, &made, &body).await, 409, "authorization_balance");
+    let mut body = signed(&ours);
+    body["valid_after"] = json!(body["valid_before"].as_u64().unwrap() - 1);
+    refused(authorize(&app, &made, &body).await, 422, "authorization_not_valid_yet");
+    let mut body = signed(&ours);
+    body["signature"] = json!("0x00");
+    refused(authorize(&app, &made, &body).await, 422, "authorization_signature");
+    let mut body = signed(&ours);
+    body["valid_before"] = json!(body["valid_before"].as_u64().unwrap() + 1);
+    refused(authorize(&app, &made, &body).await, 409, "authorization_too_long");
+    assert_eq!(read(&app, &made).await.json, payment.json);
+
+    cancel(&app, &ours).await;
+    refused(authorize(&app, &made, &signed(&ours)).await, 409, "authorization_used");
+    let usdt = app.initiate(&json!({ "currency": "USDT" })).await;
+    let methods = read(&app, &usdt).await["payment_methods"].as_array().unwrap().len();
+    assert_eq!(methods, 1, "the USDT-like token has no EIP-3009");
+    refused(authorize(&app, &usdt, &signed(&ours)).await, 409, "authorization_unsupported");
+}
+
+#[tokio::test]
+async fn authorization_cancelled_by_the_payer_fails_and_the_payer_signs_again() {
+    let app = TestApp::start_with_chains().await;
+    let made = app.add_payment().await;
+    pause(&app, true);
+    let first = typed_data(&read(&app, &made).await);
+    authorize(&app, &made, &signed(&first)).await.assert(202, json!({}));
+    let queued = authorization_when(&app, &made, "queued").await;
+    assert!(queued["payment_methods"].as_array().unwrap().iter().all(|method| method["type"] == "transfer"));
+    authorize(&app, &made, &signed(&first)).await.assert_problem(409, "authorization_in_progress");
+    let cancelled = app.post(&format!("{}/cancel", made.path()), &json!({})).await;
+    cancelled.assert_problem(409, "authorization_in_progress");
+    cancel(&app, &first).await;
+    pause(&app, false);
+
+    let failed = authorization_when(&app, &made, "failed").await;
+    assert_has(&failed, json!({ "status": "pending", "labels": [], "authorization/failure_reason": "nonce_used" }));
+    let second = typed_data(&failed);
+    assert_ne!(second["message"]["nonce"], first["message"]["nonce"]);
+    authorize(&app, &made, &signed(&second)).await.assert(202, json!({}));
+    app.payment_when(&made, "settled").await;
+}
+
+#[tokio::test]
+async fn sanctioned_payer_is_refused_before_the_money_moves() {
+    let app = TestApp::start_with_chains().await;
+    let made = app.add_payment().await;
+    let body =
+        signed_by(&DevWallet::from_seed("payferry sandbox sanctioned payer"), &typed_data(&read(&app, &made).await));
+    authorize(&app, &made, &body).await.assert(202, json!({ "authorization/state": "screening" }));
+    let failed = authorization_when(&app, &made, "failed").await;
+    assert_has(
+        &failed,
+        json!({ "status": "pending", "transfers": [], "authorization/failure_reason": "payer_blocked" }),
+    );
+}
+
+#[tokio::test]
+async fn authorized_transfer_to_the_wallet_is_settled_as_usual() {
+    let app = TestApp::start_with_chains().await;
+    let made = app.add_payment().await;
+    let typed_data = typed_data(&read(&app, &made).await);
+    let (payer, nonce) = (payer(), B256::repeat_byte(7));
+    let valid_before = number(&typed_data["message"]["validBefore"]);
+    let transfer = TransferWithAuthorization {
+        from: payer.address(),
+        to: made.wallet().parse().unwrap(),
+        value: U256::from(10_000_000),
+        validAfter: U256::ZERO,
+        validBefore: valid_before,
+        nonce,
+    };
+    let hash = transfer.eip712_signing_hash(&domain(&typed_data));
+    let body = json!({
+        "type": "transfer_with_authorization", "from": payer.address(), "value": "10000000", "valid_after": 0,
+        "valid_before": valid_before.to::<u64>(), "nonce": nonce,
+        "signature": payer.signer().sign_hash_sync(&hash).unwrap().to_string(),
+    });
+    authorize(&app, &made, &body).await.assert(202, json!({}));
+    let settled = app.payment_when(&made, "settled").await;
+    assert_ne!(settled["settlement"]["tx_hash"], settled["authorization"]["tx_hash"]);
+    let settled = authorization_when(&app, &made, "final").await;
+    assert_eq!(settled["transfers"][0]["tx_hash"], settled["authorization"]["tx_hash"]);
+}
