@@ -18,7 +18,7 @@ use payferry_accounts::tenants::psp_row;
 use payferry_actors::auditors::AuditorsConfig;
 use payferry_actors::compliance::identity::{ComplianceConfig, IdentityProvider};
 use payferry_actors::compliance::{KytError, KytScreener, ListScreener, ScreenRequest, ScreeningConfig};
-use payferry_actors::{System, SystemConfig};
+use payferry_actors::{System, SystemConfig, pauses};
 use payferry_domain::customer::{Command, CustomerKind};
 use payferry_domain::payment::{Decision, Verdict};
 use payferry_domain::{Chain, CustomerId, KeyId, KeyScope as Scope, PspId, Timestamp, Token};
@@ -329,6 +329,18 @@ impl TestApp {
         let path = format!("{}/refunds", payment.path());
         let asked = self.post(&path, body).await.ok(202);
         self.when(&format!("{path}/{}", asked.string("refund_id")), "sent").await
+    }
+
+    /// Sets or lifts a pause of the operator.
+    pub async fn pause(&self, scope: pauses::Scope, is_held: bool) {
+        let (transaction, now) = (self.state.database().begin().await.unwrap(), self.state.clock().now());
+        if is_held {
+            pauses::set(&transaction, scope, "a test", &Actor::Operator, now).await.unwrap();
+        } else {
+            pauses::lift(&transaction, scope, &Actor::Operator, now).await.unwrap();
+        }
+        transaction.commit().await.unwrap();
+        self.state.system.refresh_pauses().await.unwrap();
     }
 
     /// Repeats the read until the answer is as wanted.

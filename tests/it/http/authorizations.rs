@@ -3,10 +3,10 @@
 use alloy::primitives::{Address as Account, B256, U256};
 use alloy::signers::SignerSync as _;
 use alloy::sol_types::{Eip712Domain, SolCall, SolStruct};
+use payferry_actors::pauses;
 use payferry_contracts::{CancelAuthorization, Erc3009, ReceiveWithAuthorization, TransferWithAuthorization};
 use payferry_devchain::DevWallet;
 use payferry_harness::payers::send_as;
-use payferry_journal::chain::Role;
 
 use crate::chainside::{node, token_of};
 use crate::prelude::*;
@@ -81,10 +81,6 @@ async fn authorize(app: &TestApp, payment: &Reply, body: &Value) -> Reply {
 /// Waits until the authorization of the payment has this state.
 async fn authorization_when(app: &TestApp, payment: &Reply, state: &str) -> Reply {
     app.get_until(&payment.path(), |reply| reply["authorization"]["state"] == state).await
-}
-
-fn pause(app: &TestApp, is_paused: bool) {
-    app.state.system.chains().settler(Chain::Base).unwrap().set_paused(Role::Settle, is_paused);
 }
 
 /// Makes the nonce unusable, as the payer's wallet can.
@@ -194,7 +190,7 @@ async fn signature_for_something_else_is_refused_and_changes_nothing() {
 async fn authorization_cancelled_by_the_payer_fails_and_the_payer_signs_again() {
     let app = TestApp::start_with_chains().await;
     let made = app.add_payment().await;
-    pause(&app, true);
+    app.pause(pauses::Scope::Settlement(None), true).await;
     let first = typed_data(&read(&app, &made).await);
     authorize(&app, &made, &signed(&first)).await.assert(202, json!({}));
     let queued = authorization_when(&app, &made, "queued").await;
@@ -203,7 +199,7 @@ async fn authorization_cancelled_by_the_payer_fails_and_the_payer_signs_again() 
     let cancelled = app.post(&format!("{}/cancel", made.path()), &json!({})).await;
     cancelled.assert_problem(409, "authorization_in_progress");
     cancel(&app, &first).await;
-    pause(&app, false);
+    app.pause(pauses::Scope::Settlement(None), false).await;
 
     let failed = authorization_when(&app, &made, "failed").await;
     assert_has(&failed, json!({ "status": "pending", "labels": [], "authorization/failure_reason": "nonce_used" }));

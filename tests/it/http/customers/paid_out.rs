@@ -228,13 +228,13 @@ async fn payout_fails_if_the_customer_changes_before_signing() {
     let app = with_settled_payment().await;
     let customer = payee(&app).await;
     let held_back = async |customer: &str| {
-        pause(&app, pauses::Scope::OutboundTransfer(None), true).await;
+        app.pause(pauses::Scope::OutboundTransfer(None), true).await;
         let asked = app.post("/payouts", &payout(customer, "4")).await.ok(202);
         assert_eq!(balances(&app).await, ["5.90", "0.00", "4.00"]);
         asked
     };
     let fails = async |asked: &Reply| {
-        pause(&app, pauses::Scope::OutboundTransfer(None), false).await;
+        app.pause(pauses::Scope::OutboundTransfer(None), false).await;
         let failed = when(&app, "/payouts", asked, "failed").await;
         assert_eq!(failed["failure_reason"], "customer_not_cleared", "{}", failed.text());
         assert_eq!(balances(&app).await, ["9.90", "0.00", "0.00"]);
@@ -276,17 +276,6 @@ async fn set_wallet(app: &TestApp, address: &str, delay_secs: i64) {
     let change = WalletChange { chain: None, address: Some(address.parse().unwrap()), delay_secs };
     wallets::change(&transaction, app.psp_id, change, &Actor::Operator, now).await.unwrap();
     transaction.commit().await.unwrap();
-}
-
-async fn pause(app: &TestApp, scope: pauses::Scope, is_held: bool) {
-    let (transaction, now) = (app.state.database().begin().await.unwrap(), app.state.clock().now());
-    if is_held {
-        pauses::set(&transaction, scope, "a test", &Actor::Operator, now).await.unwrap();
-    } else {
-        pauses::lift(&transaction, scope, &Actor::Operator, now).await.unwrap();
-    }
-    transaction.commit().await.unwrap();
-    app.state.system.refresh_pauses().await.unwrap();
 }
 
 #[tokio::test]
