@@ -56,7 +56,7 @@ pub enum AuthorizeError {
     #[error("the nonce must be {0}")]
     WrongNonce(Hash32),
     /// The authorization is not valid yet.
-    #[error("valid_after must be in the past")]
+    #[error("the authorization is not valid yet")]
     NotYetValid,
     /// The signature has an impossible length.
     #[error(

@@ -356,10 +356,10 @@ pub enum Rejection {
     #[error("another authorization was accepted since; sign again with the current nonce")]
     AuthorizationOutdated,
     /// The authorization ends too late.
-    #[error("valid_before may not be later than the payment's deadline, {0}")]
+    #[error("the authorization may not end after the payment's deadline, {0}")]
     AuthorizationTooLong(Timestamp),
     /// The authorization ends too early to be collected.
-    #[error("valid_before must be at least {AUTHORIZATION_WINDOW_MIN_SECS} s from now")]
+    #[error("the authorization must be valid for at least {AUTHORIZATION_WINDOW_MIN_SECS} s")]
     AuthorizationTooShort,
 }
 

@@ -151,7 +151,9 @@ async fn signature_for_something_else_is_refused_and_changes_nothing() {
     let (ours, theirs) = (typed_data(&payment), typed_data(&other));
     let refused = |reply: Reply, status, code: &str| reply.assert_problem(status, code);
 
-    refused(authorize(&app, &made, &signed(&theirs)).await, 422, "authorization_nonce");
+    let mut typed_data = theirs;
+    typed_data["message"]["validBefore"] = ours["message"]["validBefore"].clone();
+    refused(authorize(&app, &made, &signed(&typed_data)).await, 422, "authorization_nonce");
     let mut typed_data = ours.clone();
     typed_data["message"]["value"] = json!("9990000");
     refused(authorize(&app, &made, &signed(&typed_data)).await, 409, "authorization_amount");
