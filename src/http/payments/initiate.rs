@@ -1,7 +1,10 @@
 //! `POST /payments/initiate`: authentication, a typed request, one call to the actors.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 use payferry_actors::{ChainChoiceRequest, InitiateError, InitiatePayment};
 use payferry_domain::customer::{KycStatus, Rejection};
 use payferry_domain::payment::{Payment, Purpose};
@@ -120,10 +123,19 @@ pub(in crate::http) async fn make(
     mut initiate: InitiatePayment,
     reply: fn(&AppShared, &Payment) -> Result<Answer, ApiError>,
 ) -> Result<Response, ApiError> {
-    let state = app.clone();
-    initiate.answer = idempotency.row_of(move |payment| reply(&state, payment));
+    // The stored answer is the given one: values such as the payment methods are those of the moment.
+    let first: Arc<Mutex<Option<Answer>>> = Arc::default();
+    let (state, made) = (app.clone(), first.clone());
+    initiate.answer = idempotency.row_of(move |payment| {
+        let answer = reply(&state, payment)?;
+        *made.lock() = Some(answer.clone());
+        Ok(answer)
+    });
     match app.system.initiate(initiate).await {
-        Ok(payment) => Ok(reply(app, &payment)?.into_response()),
+        Ok(payment) => {
+            let first = first.lock().take();
+            Ok(first.map_or_else(|| reply(app, &payment), Ok)?.into_response())
+        }
         Err(InitiateError::IdempotencyKeyTaken) => idempotency.first_answer(app).await,
         Err(error) => Err(error.into()),
     }
