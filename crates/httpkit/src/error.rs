@@ -6,6 +6,8 @@
 mod credentials;
 mod from;
 
+pub use from::sentence;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 

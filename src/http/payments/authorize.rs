@@ -8,6 +8,7 @@ use payferry_actors::system::{AuthorizeError, SignedTerms, VerifiedAuthorization
 use payferry_domain::payment::{Authorization, AuthorizationFailure, AuthorizationKind, AuthorizationState, Payment};
 use payferry_domain::{Address, Amount, Hash32};
 use payferry_evm::wallet::checksummed;
+use payferry_httpkit::error::sentence;
 use payferry_httpkit::extract::field::required;
 use payferry_httpkit::extract::rule::{Rule, string};
 use payferry_httpkit::extract::{Field as _, read as reading};
@@ -110,7 +111,7 @@ pub(crate) async fn accept(app: &AppShared, payment: &Payment, terms: &SignedTer
 
 /// The problem of an authorization that is not accepted.
 fn refused(error: AuthorizeError) -> ApiError {
-    let text = super::sentence(&error.to_string());
+    let text = sentence(&error.to_string());
     let at = |field, code, what: &str| vec![FieldError::new(field, code, what)];
     match error {
         AuthorizeError::Unsupported => ApiError::conflict("authorization_unsupported", text),

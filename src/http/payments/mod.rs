@@ -82,13 +82,6 @@ impl Addresses {
     }
 }
 
-/// Returns `text` with a capital letter and a full stop.
-fn sentence(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().map(char::to_uppercase).into_iter().flatten();
-    first.chain(letters).chain(std::iter::once('.')).collect()
-}
-
 /// The configured id of a chain.
 pub(super) fn chain_id(chains: &Chains, chain: Chain) -> u64 {
     chains.spec(chain).map_or_else(|| chain.default_id(), |spec| spec.chain_id)

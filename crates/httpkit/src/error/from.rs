@@ -168,7 +168,7 @@ fn of_command<R: Error + 'static>(error: &CommandError<R>, what: &'static str, q
 }
 
 /// Returns `text` with a capital letter and a full stop.
-fn sentence(text: &str) -> String {
+pub fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(char::to_uppercase).into_iter().flatten();
     first.chain(letters).chain(std::iter::once('.')).collect()

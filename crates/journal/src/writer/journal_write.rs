@@ -105,7 +105,7 @@ pub struct OutboundChange {
 pub struct Consequences {
     /// Announced events, in order of `sequence`.
     pub announcements: Vec<NewEvent>,
-    /// Operations to queue (numbers are assigned in the commit), queue again, or cancel, or that have succeeded.
+    /// Operations to queue, queue again, or cancel, or that have succeeded.
     pub operations: Vec<OperationChange>,
     /// Ledger postings.
     pub postings: Vec<ledger_postings::Model>,
