@@ -13,8 +13,7 @@ use sea_orm::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Time limit for an answer; `None` if the database always answers in time.
-pub(crate) type Limit = Option<Duration>;
+use crate::pool::{Call, Pool};
 
 /// Limits how many callers can use a pool at once. The others wait outside, so that the queue of the pool stays short.
 /// `None`: no limit.
@@ -26,8 +25,7 @@ const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 /// A pool of connections whose calls have a time limit.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    pub(crate) pool: DatabaseConnection,
-    pub(crate) limit: Limit,
+    pub(crate) pool: Pool,
     pub(crate) turns: Turns,
 }
 
@@ -41,25 +39,34 @@ impl Connection {
             DbErr::Conn(RuntimeErr::Internal(busy))
         })
     }
+
+    async fn ask<T>(&self, work: impl AsyncFnOnce(&DatabaseConnection) -> Result<T, DbErr>) -> Result<T, DbErr> {
+        let _turn = self.turn().await?;
+        let call = self.pool.call();
+        call.within(work(&call.pool)).await
+    }
 }
 
 /// A transaction whose calls have a time limit. It is rolled back when dropped.
 #[derive(Debug)]
 pub struct Transaction {
     pub(crate) inner: DatabaseTransaction,
-    pub(crate) limit: Limit,
+    /// `None`: no time limit.
+    pub(crate) call: Option<Call>,
     pub(crate) _turn: Option<OwnedSemaphorePermit>,
 }
 
 impl Transaction {
     /// Commits. After an error, the transaction may still have been committed.
     pub async fn commit(self) -> Result<(), DbErr> {
-        within(self.limit, self.inner.commit()).await
+        let Self { inner, call, _turn } = self;
+        within(call.as_ref(), inner.commit()).await
     }
 
     /// Rolls back.
     pub async fn rollback(self) -> Result<(), DbErr> {
-        within(self.limit, self.inner.rollback()).await
+        let Self { inner, call, _turn } = self;
+        within(call.as_ref(), inner.rollback()).await
     }
 }
 
@@ -82,38 +89,33 @@ pub async fn find_all<M: FromQueryResult>(
     query_all(connection, sql, values).await?.iter().map(|row| M::from_query_result(row, "")).collect()
 }
 
-pub(crate) async fn within<T>(limit: Limit, work: impl Future<Output = Result<T, DbErr>>) -> Result<T, DbErr> {
-    let Some(limit) = limit else { return work.await };
-    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
-        let silent = format!("the database did not answer within {} s", limit.as_secs());
-        Err(DbErr::Conn(RuntimeErr::Internal(silent)))
-    })
+async fn within<T>(call: Option<&Call>, work: impl Future<Output = Result<T, DbErr>>) -> Result<T, DbErr> {
+    match call {
+        Some(call) => call.within(work).await,
+        None => work.await,
+    }
 }
 
 #[async_trait::async_trait]
 impl ConnectionTrait for Connection {
     fn get_database_backend(&self) -> DbBackend {
-        ConnectionTrait::get_database_backend(&self.pool)
+        ConnectionTrait::get_database_backend(&self.pool.now())
     }
 
     async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
-        let _turn = self.turn().await?;
-        within(self.limit, self.pool.execute_raw(statement)).await
+        self.ask(async |pool| pool.execute_raw(statement).await).await
     }
 
     async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
-        let _turn = self.turn().await?;
-        within(self.limit, self.pool.execute_unprepared(sql)).await
+        self.ask(async |pool| pool.execute_unprepared(sql).await).await
     }
 
     async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
-        let _turn = self.turn().await?;
-        within(self.limit, self.pool.query_one_raw(statement)).await
+        self.ask(async |pool| pool.query_one_raw(statement).await).await
     }
 
     async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
-        let _turn = self.turn().await?;
-        within(self.limit, self.pool.query_all_raw(statement)).await
+        self.ask(async |pool| pool.query_all_raw(statement).await).await
     }
 }
 
@@ -124,18 +126,18 @@ impl ConnectionTrait for Transaction {
     }
 
     async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
-        within(self.limit, self.inner.execute_raw(statement)).await
+        within(self.call.as_ref(), self.inner.execute_raw(statement)).await
     }
 
     async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
-        within(self.limit, self.inner.execute_unprepared(sql)).await
+        within(self.call.as_ref(), self.inner.execute_unprepared(sql)).await
     }
 
     async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
-        within(self.limit, self.inner.query_one_raw(statement)).await
+        within(self.call.as_ref(), self.inner.query_one_raw(statement)).await
     }
 
     async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
-        within(self.limit, self.inner.query_all_raw(statement)).await
+        within(self.call.as_ref(), self.inner.query_all_raw(statement)).await
     }
 }

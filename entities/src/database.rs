@@ -14,8 +14,9 @@ use sqlx::sqlite::SqliteConnectOptions;
 use tokio::sync::Semaphore;
 
 use crate::checkpoints::{Checkpoints, READERS_PATIENCE, SQLITE_LOG_PAGES_MAX};
-use crate::connection::{Connection, Transaction, within};
+use crate::connection::{Connection, Transaction};
 use crate::failure::DatabaseFailure;
+use crate::pool::{Pool, within};
 use crate::postgres;
 use crate::writer_lock::WriterLock;
 
@@ -79,7 +80,7 @@ impl Database {
             let reader = connect(SQLITE_READERS_MAX, SQLITE_BUSY_TIMEOUT).await?;
             let visitors = connect(SQLITE_API_CALLS_MAX, SQLITE_BUSY_TIMEOUT).await?;
             let checkpoints = Checkpoints::start(connect(1, READERS_PATIENCE).await?, writer.clone());
-            let unlimited = |pool| Connection { pool, limit: None, turns: None };
+            let unlimited = |pool| Connection { pool: Pool::unlimited(pool), turns: None };
             return Ok(Self {
                 long_timeout: writer.clone(),
                 writer: unlimited(writer),
@@ -90,9 +91,8 @@ impl Database {
                 checkpoints: Some(Arc::new(checkpoints)),
             });
         }
-        let server = postgres::Server::reach(url).await?;
-        let within_limit = |pool| Connection { pool, limit: Some(postgres::ANSWER_TIMEOUT), turns: None };
-        let limited = |max| within_limit(server.pool(max));
+        let server = Arc::new(postgres::Server::reach(url).await?);
+        let limited = |max| Connection { pool: server.pool(max), turns: None };
         let lock = Arc::new(WriterLock::new(server.application()));
         Ok(Self {
             writer: limited(postgres::WRITERS_MAX),
@@ -100,7 +100,7 @@ impl Database {
             visitors: limited(postgres::API_CALLS_MAX),
             visitors_writing: Arc::new(Semaphore::new(postgres::API_WRITES_MAX)),
             long_timeout: server.patient_pool(),
-            journal: Some((within_limit(server.journal_pool(&lock)), lock)),
+            journal: Some((Connection { pool: server.journal_pool(&lock), turns: None }, lock)),
             checkpoints: None,
         })
     }
@@ -138,26 +138,26 @@ impl Database {
     /// lock).
     pub async fn begin(&self) -> Result<Transaction, DbErr> {
         let turn = self.writer.turn().await?;
-        let Connection { pool, limit, .. } = &self.writer;
+        let call = self.writer.pool.call();
         let mode = (self.backend() == DbBackend::Sqlite).then_some(SqliteTransactionMode::Immediate);
         let options = TransactionOptions { sqlite_transaction_mode: mode, ..TransactionOptions::default() };
-        let inner = within(*limit, pool.begin_with_options(options)).await?;
-        Ok(Transaction { inner, limit: *limit, _turn: turn })
+        let inner = call.within(call.pool.begin_with_options(options)).await?;
+        Ok(Transaction { inner, call: Some(call), _turn: turn })
     }
 
     /// Begins a read-only transaction on the current state of the database, unaffected by later commits. Its queries
     /// have no time limit.
     pub async fn snapshot(&self) -> Result<Transaction, DbErr> {
         let (inner, first) = if self.backend() == DbBackend::Sqlite {
-            (self.reader.pool.begin().await?, "SELECT COUNT(*) FROM sqlite_schema")
+            (self.reader.pool.now().begin().await?, "SELECT COUNT(*) FROM sqlite_schema")
         } else {
             let (level, access) = (Some(IsolationLevel::RepeatableRead), Some(AccessMode::ReadOnly));
             let begun = self.long_timeout.begin_with_config(level, access);
-            (within(Some(postgres::ANSWER_TIMEOUT), begun).await?, "SELECT 1")
+            (within(postgres::ANSWER_TIMEOUT, begun).await?, "SELECT 1")
         };
         // The snapshot is taken by the first query, not by the start of the transaction.
-        within(Some(SQLITE_BUSY_TIMEOUT), inner.execute_unprepared(first)).await?;
-        Ok(Transaction { inner, limit: None, _turn: None })
+        within(SQLITE_BUSY_TIMEOUT, inner.execute_unprepared(first)).await?;
+        Ok(Transaction { inner, call: None, _turn: None })
     }
 
     /// Returns the type of the database.
@@ -177,11 +177,11 @@ impl Database {
             checkpoints.close().await?;
         }
         if let Some((journal, _)) = journal {
-            journal.pool.close().await?;
+            journal.pool.now().close().await?;
         }
-        visitors.pool.close().await?;
-        reader.pool.close().await?;
-        writer.pool.close().await?;
+        visitors.pool.now().close().await?;
+        reader.pool.now().close().await?;
+        writer.pool.now().close().await?;
         long_timeout.close().await
     }
 }

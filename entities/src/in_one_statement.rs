@@ -15,7 +15,6 @@ use sqlx::sqlite::SqliteArguments;
 use sqlx::{Arguments, AssertSqlSafe, Either, Error, Executor, Sqlite, query_with};
 
 use crate::Database;
-use crate::connection::within;
 
 /// Statements of one transaction that do not depend on each other's answers. The texts are constant, so each is
 /// prepared once.
@@ -62,14 +61,14 @@ impl Database {
     }
 
     async fn commit_at_once_postgres(&self, batch: &Batch, values: Vec<Value>) -> Result<(), NotCommitted> {
-        let rolled_back = |error| NotCommitted::RolledBack(failed(error));
         let arguments = postgres_arguments(values).map_err(NotCommitted::RolledBack)?;
-        // Acquire the connection outside the limit: the answer then has the whole limit, so that the server gives up
-        // first.
-        let mut connection = self.writer().pool.get_postgres_connection_pool().acquire().await.map_err(rolled_back)?;
+        let call = self.writer().pool.call();
+        // Acquire the connection before the answer's limit begins, so that the server gives up first.
+        let acquired = async { call.pool.get_postgres_connection_pool().acquire().await.map_err(failed) };
+        let mut connection = call.within(acquired).await.map_err(NotCommitted::RolledBack)?;
         let query = query_with(AssertSqlSafe(Arc::clone(&batch.sql)), arguments);
         let executed = async { connection.execute(query).await.map_err(failed) };
-        match within(self.writer().limit, executed).await {
+        match call.within(executed).await {
             Ok(_) => Ok(()),
             Err(error) if is_rolled_back(&error) => Err(NotCommitted::RolledBack(error)),
             Err(error) => Err(NotCommitted::Unknown(error)),
@@ -79,7 +78,7 @@ impl Database {
     async fn commit_at_once_sqlite(&self, batch: &Batch, values: Vec<Value>) -> Result<(), NotCommitted> {
         let rolled_back = |error| NotCommitted::RolledBack(failed(error));
         let arguments = sqlite_arguments(values).map_err(NotCommitted::RolledBack)?;
-        let connection = self.writer().pool.get_sqlite_connection_pool().acquire().await.map_err(rolled_back)?;
+        let connection = self.writer().pool.now().get_sqlite_connection_pool().acquire().await.map_err(rolled_back)?;
         let mut lease = Lease { connection, is_clean: false };
         let mut done = 0;
         let result = {

@@ -9,6 +9,7 @@ pub mod database;
 pub mod failure;
 pub mod hold;
 pub mod in_one_statement;
+mod pool;
 pub mod postgres;
 mod store_error;
 mod tables;

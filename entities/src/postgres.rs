@@ -13,6 +13,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Error, Executor, PgConnection};
 use url::Url;
 
+use crate::pool::Pool;
 use crate::writer_lock::WriterLock;
 
 /// Read connections.
@@ -155,23 +156,29 @@ impl Server {
     }
 
     /// Creates a pool with time limits.
-    pub(crate) fn pool(&self, connections_max: u32) -> DatabaseConnection {
-        let options = limited(connections_max).after_connect(|connection, _| Box::pin(limit(connection)));
-        SqlxPostgresConnector::from_sqlx_postgres_pool(options.connect_lazy_with(self.0.clone()))
+    pub(crate) fn pool(&self, connections_max: u32) -> Pool {
+        let server = self.0.clone();
+        Pool::limited(ANSWER_TIMEOUT, move || {
+            let options = limited(connections_max).after_connect(|connection, _| Box::pin(limit(connection)));
+            SqlxPostgresConnector::from_sqlx_postgres_pool(options.connect_lazy_with(server.clone()))
+        })
     }
 
     /// Creates the pool of the journal: one connection with time limits, whose session holds the lock. It is not replaced
     /// because of its age, which would release the lock.
-    pub(crate) fn journal_pool(&self, lock: &Arc<WriterLock>) -> DatabaseConnection {
+    pub(crate) fn journal_pool(&self, lock: &Arc<WriterLock>) -> Pool {
         let (server, lock) = (self.0.clone().application_name(lock.session()), Arc::clone(lock));
-        let options = limited(1).idle_timeout(None).max_lifetime(None).after_connect(move |connection, _| {
+        Pool::limited(ANSWER_TIMEOUT, move || {
             let lock = Arc::clone(&lock);
-            Box::pin(async move {
-                limit(connection).await?;
-                lock.take(connection).await
-            })
-        });
-        SqlxPostgresConnector::from_sqlx_postgres_pool(options.connect_lazy_with(server))
+            let options = limited(1).idle_timeout(None).max_lifetime(None).after_connect(move |connection, _| {
+                let lock = Arc::clone(&lock);
+                Box::pin(async move {
+                    limit(connection).await?;
+                    lock.take(connection).await
+                })
+            });
+            SqlxPostgresConnector::from_sqlx_postgres_pool(options.connect_lazy_with(server.clone()))
+        })
     }
 
     /// Creates a pool without time limits. It connects on first use.
@@ -196,9 +203,6 @@ fn limited(connections_max: u32) -> PgPoolOptions {
                 Ok(true)
             })
         })
-        // The pool also tests returned connections, but without a time limit: a connection to a silent server would
-        // never be replaced.
-        .after_release(|connection, _| Box::pin(async move { try_out(connection).await.map(|()| true) }))
 }
 
 async fn limit(connection: &mut PgConnection) -> Result<(), Error> {

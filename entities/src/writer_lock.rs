@@ -171,19 +171,24 @@ impl Database {
         if self.journal.is_none() {
             return Ok(None);
         }
-        let pool = self.writer().pool.get_postgres_connection_pool();
-        query_scalar("SHOW synchronous_commit").fetch_one(pool).await.map(Some).map_err(failed)
+        let pool = self.writer().pool.now();
+        query_scalar("SHOW synchronous_commit")
+            .fetch_one(pool.get_postgres_connection_pool())
+            .await
+            .map(Some)
+            .map_err(failed)
     }
 }
 
 /// Returns true if the session of the journal's connection holds the lock. A broken connection is replaced first.
 async fn holds_lock(journal: &Connection) -> Result<bool, DbErr> {
+    let call = journal.pool.call();
     let held = async {
-        let mut connection = journal.pool.get_postgres_connection_pool().acquire().await.map_err(failed)?;
+        let mut connection = call.pool.get_postgres_connection_pool().acquire().await.map_err(failed)?;
         let sql = format!("SELECT EXISTS ({HOLDERS} AND holder.pid = pg_backend_pid())");
         query_scalar(sqlx::AssertSqlSafe(sql)).bind(KEY).fetch_one(&mut *connection).await.map_err(failed)
     };
-    crate::connection::within(journal.limit, held).await
+    call.within(held).await
 }
 
 fn failed(error: Error) -> DbErr {
