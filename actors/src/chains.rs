@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use payferry_contracts::SETTLE_ITEM_GAS_TYPICAL;
 use payferry_domain::payment::{ChainCandidate, ObservedTransfer};
-use payferry_domain::{Chain, Timestamp, Token};
+use payferry_domain::{Amount, Asset, Chain, Timestamp, Token};
 use payferry_entities::{Database, transfers};
 use payferry_evm::ChainSpec;
 use payferry_evm::wallet::Vaults;
@@ -89,6 +89,11 @@ impl Chains {
     /// The configured chains, in their usual order.
     pub fn running(&self) -> impl Iterator<Item = &ChainSpec> {
         Chain::ALL.into_iter().filter_map(|chain| self.spec(chain))
+    }
+
+    /// Largest amount of one outbound transfer: the PSP's limit or the contract's, whichever is lower.
+    pub(crate) fn send_max(&self, of_psp: Amount, asset: Asset) -> Amount {
+        self.watchlist.send_max(asset).map_or(of_psp, |of_contract| of_psp.min(of_contract))
     }
 
     pub(crate) fn watchlist(&self) -> &Watchlist {

@@ -2,18 +2,19 @@
 //!
 //! Deliberately absent: the failure of an operation. Only the chain decides it, because an endpoint may lag or lie.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use alloy::primitives::{Bytes, U256};
 use alloy::sol_types::{SolCall, SolInterface};
 use payferry_contracts::{ItemError, Payferry, TX_GAS_MAX, batch_gas_limit, describe_reason};
-use payferry_domain::Address;
+use payferry_domain::{Address, Amount};
 use payferry_entities::operations;
 use payferry_evm::client::ClientError;
 use payferry_evm::config::L1Data;
 use payferry_evm::pace::{BlockingError, Severity};
 use payferry_evm::wallet::alloy_address;
+use payferry_evm::{ChainClient, ChainSpec};
 use payferry_journal::chain::Role;
 use payferry_runtime::supervise::doubled;
 use tokio::time::Instant;
@@ -103,9 +104,8 @@ impl SettlerState {
     /// True if the amount exceeds what the token's limit allows in one transfer, which is half of it.
     async fn exceeds_capacity(&self, row: &operations::Model) -> Result<bool, SettleError> {
         let token: Address = row.token_address.parse().map_err(|_| SettleError::Row("a token address is malformed"))?;
-        let call = Payferry::limitOfCall { token: alloy_address(token) }.abi_encode();
-        let found = decoded::<Payferry::limitOfCall>(&self.args.client.call(self.args.spec.contract, call).await?)?;
-        Ok(U256::from(row.amount.unsigned_abs()) > found.limit / U256::from(2))
+        let answer = self.args.client.call(self.args.spec.contract, limit_of(token)).await?;
+        Ok(U256::from(row.amount.unsigned_abs()) > capacity(&answer)?)
     }
 
     /// Forgets operations that are not in the queue any more, and returns the tokens with a transfer that waits for their
@@ -185,4 +185,24 @@ fn refusal(data: &[u8], reason: &str, signer: Address) -> String {
         _ if data.is_empty() => format!("the contract would revert the batch: {reason}"),
         _ => format!("the contract would revert the batch: {}", describe_reason(data)),
     }
+}
+
+/// Largest amount of one outbound transfer per configured token, by the contract's limits.
+pub(super) async fn send_max(spec: &ChainSpec, client: &ChainClient) -> Result<HashMap<Address, Amount>, ClientError> {
+    let tokens = spec.tokens.iter().map(|(_, address)| *address);
+    let answers = client.calls(tokens.clone().map(|token| (spec.contract, limit_of(token))).collect()).await?;
+    let read = |(token, answer): (Address, Result<Bytes, ClientError>)| {
+        let units = i64::try_from(capacity(&answer?)?).unwrap_or(i64::MAX);
+        Ok((token, Amount::from_units(units)))
+    };
+    tokens.zip(answers).map(read).collect()
+}
+
+fn limit_of(token: Address) -> Vec<u8> {
+    Payferry::limitOfCall { token: alloy_address(token) }.abi_encode()
+}
+
+/// Largest amount of one transfer under this limit: half of it.
+fn capacity(answer: &[u8]) -> Result<U256, ClientError> {
+    Ok(decoded::<Payferry::limitOfCall>(answer)?.limit / U256::from(2))
 }

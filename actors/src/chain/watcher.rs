@@ -27,6 +27,7 @@ use super::agreement::AgreementResult;
 use super::block_transfers::Reader;
 use super::poll::PollError;
 use super::rescan::{Rescan, RescanResult};
+use super::simulate::send_max;
 use super::step_size::StepSize;
 use super::sweep::{SWEEP_INTERVAL, Sweep};
 use super::{ChainContext, metrics};
@@ -101,10 +102,10 @@ pub struct WatcherReport {
     pub degraded_reason: Option<String>,
 }
 
-/// Interval between two reads of the L1 charge, which only the choice of a chain uses.
-const L1_FEE_INTERVAL: Duration = Duration::from_secs(30);
+/// Interval between two reads of the L1 charge and the limits, which only requests use.
+const TERMS_INTERVAL: Duration = Duration::from_secs(30);
 /// Time limit of such a read, which delays a poll.
-const L1_FEE_PATIENCE: Duration = Duration::from_secs(2);
+const TERMS_PATIENCE: Duration = Duration::from_secs(2);
 /// Wait after a failed detection of the tokens that support transfers by signature.
 const EIP3009_RETRY: Duration = Duration::from_secs(30);
 /// Time limit of a detection, which delays a poll.
@@ -126,7 +127,7 @@ pub struct WatcherState {
     not_before: Instant,
     /// L1 charge of a settlement when it was read last.
     pub(super) l1_fee_wei: Option<u128>,
-    l1_fee_due: Instant,
+    terms_due: Instant,
     /// Time of the next detection of the tokens that support transfers by signature; `None` once it is known.
     eip3009_due: Option<Instant>,
     polls: PollRequests,
@@ -157,7 +158,7 @@ impl Behaviour for Watcher {
             checked: false,
             not_before: Instant::now(),
             l1_fee_wei: (args.spec.l1_data == L1Data::None).then_some(0),
-            l1_fee_due: Instant::now(),
+            terms_due: Instant::now(),
             eip3009_due: Some(Instant::now()),
             polls,
             swept: Sweep::default(),
@@ -267,7 +268,7 @@ impl WatcherState {
                 self.report.failures = 0;
                 self.note(None);
                 self.note_standstill();
-                self.read_l1_fee().await;
+                self.read_terms().await;
                 self.detect_eip3009().await;
                 more
             }
@@ -293,21 +294,27 @@ impl WatcherState {
         }
     }
 
-    /// Reads the L1 charge of a settlement at intervals, for the choice of a chain. After an error, the last one stays.
-    async fn read_l1_fee(&mut self) {
-        if Instant::now() < self.l1_fee_due {
+    /// Reads at intervals what requests are checked against: the L1 charge of a settlement, for the choice of a chain, and
+    /// the largest outbound transfer of each token. After an error, the last ones stay.
+    async fn read_terms(&mut self) {
+        if Instant::now() < self.terms_due {
             return;
         }
-        let ChainContext { spec, client, .. } = &self.args.context;
-        let reading = client.l1_fee_per_settlement_wei(spec.l1_data, spec.contract, spec.batch_items_max);
-        match tokio::time::timeout(L1_FEE_PATIENCE, reading).await {
-            Ok(Ok(wei)) => self.l1_fee_wei = Some(wei),
-            Ok(Err(error)) => {
-                tracing::warn!(chain = %spec.chain, %error, "the L1 data fee of {} cannot be read", spec.chain);
+        let ChainContext { spec, client, watchlist, .. } = &self.args.context;
+        let reading = async {
+            let wei = client.l1_fee_per_settlement_wei(spec.l1_data, spec.contract, spec.batch_items_max).await?;
+            Ok((wei, send_max(spec, client).await?))
+        };
+        match tokio::time::timeout(TERMS_PATIENCE, reading).await.unwrap_or(Err(ClientError::Timeout)) {
+            Ok((wei, send_max)) => {
+                watchlist.set_send_max(spec.chain, send_max);
+                self.l1_fee_wei = Some(wei);
             }
-            Err(_) => tracing::warn!(chain = %spec.chain, "{} does not return its L1 data fee in time", spec.chain),
+            Err(error) => {
+                tracing::warn!(chain = %spec.chain, %error, "L1 data fee and limits of {} cannot be read", spec.chain);
+            }
         }
-        self.l1_fee_due = Instant::now() + L1_FEE_INTERVAL;
+        self.terms_due = Instant::now() + TERMS_INTERVAL;
     }
 
     /// Detects once which tokens support transfers by signature. After an error, it is repeated later.

@@ -5,7 +5,7 @@
 //! contains the wallet of every live payment: from before the payment can be committed as live until long after it is
 //! committed as ended. A wallet belongs to one payment forever, so an entry that stays too long is never wrong.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use alloy::primitives::{Bloom, keccak256};
 use dashmap::DashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use payferry_domain::{Address, Chain, FinalityProgress, Hash32, PaymentId, Timestamp};
+use payferry_domain::{Address, Amount, Asset, Chain, FinalityProgress, Hash32, PaymentId, Timestamp};
 use payferry_evm::eip3009::Eip3009Domain;
 use tokio::sync::{Notify, watch};
 
@@ -72,6 +72,8 @@ struct Lane {
     degraded_reason: RwLock<Option<String>>,
     /// Domains of the tokens that support transfers by signature.
     eip3009: RwLock<Vec<Eip3009Domain>>,
+    /// Largest amount of one outbound transfer, per token address.
+    send_max: RwLock<HashMap<Address, Amount>>,
     waits: Mutex<FinalityWaits>,
     wake: Notify,
     moved: watch::Sender<()>,
@@ -280,6 +282,17 @@ impl Watchlist {
     /// chain was read.
     pub fn eip3009(&self, chain: Chain, token: Address) -> Option<Eip3009Domain> {
         self.lane(chain).eip3009.read().iter().find(|domain| domain.token() == token).cloned()
+    }
+
+    /// Replaces the largest amounts of one outbound transfer.
+    pub(crate) fn set_send_max(&self, chain: Chain, send_max: HashMap<Address, Amount>) {
+        *self.lane(chain).send_max.write() = send_max;
+    }
+
+    /// Largest amount of one outbound transfer of this token by the contract's limit. `None` until the chain was read,
+    /// and for tokens that are not configured.
+    pub(crate) fn send_max(&self, asset: Asset) -> Option<Amount> {
+        self.lane(asset.chain).send_max.read().get(&asset.address).copied()
     }
 
     /// Waits for finality on the chain, locked.

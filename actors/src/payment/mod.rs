@@ -12,8 +12,8 @@ use std::time::Instant;
 
 use payferry_domain::outbound::{self, OutboundId};
 use payferry_domain::payment::{
-    self, Command, Effect, Event, Outage, OutageId, Payment, RefundLimit, Rejection, Requester, Status, TransferKey,
-    TransferStatus, Transition, resume,
+    self, Command, Effect, Event, Outage, OutageId, Payment, Refund, RefundLimit, Rejection, Requester, Status,
+    TransferKey, TransferStatus, Transition, resume,
 };
 use payferry_domain::{Address, Amount, Chain, CommandError, PaymentId, Timestamp};
 use payferry_entities::{Database, StoreError, audit_log, authorizations, idempotency_keys};
@@ -196,8 +196,13 @@ impl Aggregate for Payment {
         };
         let psp = payments.psps.get(self.terms.psp_id).await?;
         let Ceilings { send_max, refund_elsewhere_daily_max, .. } = psp.ceilings;
-        if limited_amount(&transition).is_some_and(|amount| amount > send_max) {
-            return Err(Failed::refused(CommandError::AboveSendLimit(send_max)));
+        if let Some(refund) = requested_refund(&transition) {
+            // The limit of the PSP is for refunds to other addresses than the payer's. The limit of the contract is for all.
+            let of_psp = if refund.limit == RefundLimit::Elsewhere { send_max } else { Amount::MAX };
+            let send_max = payments.chains.send_max(of_psp, refund.asset.unwrap_or_else(|| self.asset()));
+            if refund.amount > send_max {
+                return Err(Failed::refused(CommandError::AboveSendLimit(send_max)));
+            }
         }
         let rows = payments::RequestRows {
             idempotency: result_rows.answer.as_ref().map(|answer| answer(&transition.payment)),
@@ -329,10 +334,9 @@ fn still_in_review(command: &Command, payment: &Payment) -> Vec<Effect> {
     owed
 }
 
-/// Amount of a requested refund to another address than the payer's that no operator has to approve.
-fn limited_amount(transition: &Transition) -> Option<Amount> {
+fn requested_refund(transition: &Transition) -> Option<&Refund> {
     transition.events.iter().find_map(|event| match event {
-        Event::RefundRequested { refund, .. } if refund.limit == RefundLimit::Elsewhere => Some(refund.amount),
+        Event::RefundRequested { refund, .. } => Some(&**refund),
         _ => None,
     })
 }

@@ -1,7 +1,9 @@
 //! Initiates payments: watch the wallet, commit, spawn the actor.
 
 use payferry_domain::payment::{self, ChainChoice, Decision, OverpaymentPolicy, Payment, Purpose, Terms};
-use payferry_domain::{Address, Amount, Chain, CustomerId, FeeBps, InitiateError, MerchantId, PaymentId, PspId, Token};
+use payferry_domain::{
+    Address, Amount, Asset, Chain, CustomerId, FeeBps, InitiateError, MerchantId, PaymentId, PspId, Token,
+};
 use payferry_entities::audit_log;
 use payferry_journal::payments::{RequestRows, initiation_write};
 use payferry_journal::psps::PspError;
@@ -77,7 +79,8 @@ impl System {
         let vaults = services.chains.vaults(chain).ok_or(unavailable)?;
         let is_pay_in = request.purpose.is_pay_in();
         if let Purpose::Transfer { to } = request.purpose {
-            self.check_recipient(psp.ceilings.send_max, chain, to, request.amount).await?;
+            let send_max = services.chains.send_max(psp.ceilings.send_max, Asset { chain, address: token_address });
+            self.check_recipient(send_max, chain, to, request.amount).await?;
         }
         let id = PaymentId::generate();
         let fee_bps = if is_pay_in { psp.policies.fee_bps } else { FeeBps::ZERO };

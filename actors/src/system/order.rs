@@ -1,7 +1,7 @@
 //! Orders of payouts and withdrawals: one commit with the reservation, then one actor each.
 
 use payferry_domain::outbound::{self, Command, Order, OutboundId, OutboundTransfer};
-use payferry_domain::{Address, Amount, Chain, CommandError, CustomerId, OrderError, PspId, Token};
+use payferry_domain::{Address, Amount, Asset, Chain, CommandError, CustomerId, OrderError, PspId, Token};
 use payferry_entities::{audit_log, idempotency_keys};
 use payferry_journal::JournalError;
 use payferry_journal::outbound as store;
@@ -46,13 +46,14 @@ impl System {
         let services = self.services();
         let psp = services.psps.get(request.psp_id).await.map_err(|e| OrderError::Unavailable(e.to_string()))?;
         let Ceilings { send_max, send_daily_max, .. } = psp.ceilings;
-        if request.amount > send_max {
-            return Err(OrderError::AboveSendLimit(send_max));
-        }
         let OutboundOrder { token, chain, .. } = request;
         let unavailable = OrderError::TokenUnavailable { token, chain };
         let spec = services.chains.spec(chain).ok_or_else(|| unavailable.clone())?;
-        let address = spec.token_address(token).ok_or(unavailable)?;
+        let asset = Asset { chain, address: spec.token_address(token).ok_or(unavailable)? };
+        let send_max = services.chains.send_max(send_max, asset);
+        if request.amount > send_max {
+            return Err(OrderError::AboveSendLimit(send_max));
+        }
         let order = Order {
             id: request.id,
             psp_id: request.psp_id,
@@ -61,7 +62,7 @@ impl System {
             metadata: request.metadata,
             amount: request.amount,
             token,
-            asset: payferry_domain::Asset { chain, address },
+            asset,
             to: request.to,
             finality: spec.finality,
             created_at: services.clock.now(),

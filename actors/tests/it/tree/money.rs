@@ -2,15 +2,20 @@
 
 use std::time::Duration;
 
+use alloy::primitives::U256;
+use alloy::sol_types::SolCall;
 use payferry_actors::OrderError;
+use payferry_contracts::Payferry;
 use payferry_domain::outbound::{OutboundId, OutboundStatus, OutboundTransfer};
 use payferry_domain::payment::Status;
-use payferry_domain::{Address, Chain, WithdrawalId};
+use payferry_domain::{Address, Amount, Chain, CommandError, WithdrawalId};
 use payferry_entities::{balances, ledger_openings, ledger_postings};
+use payferry_evm::wallet::alloy_address;
 use payferry_runtime::observe::ActorKind;
 use sea_orm::{ConnectionTrait, DbBackend, EntityTrait, QueryOrder};
 
-use crate::env::{Env, until_some};
+use super::refund;
+use crate::env::{Coin, Env, Options, until_some};
 
 pub const TOKEN: i64 = 1_000_000;
 pub const TREASURER: Address = Address([0xbe; 20]);
@@ -156,4 +161,21 @@ async fn settlements_older_than_the_ledger_are_on_the_balance() {
     env.restart(true).await;
     assert_eq!((postings(&env).await, balance(&env).await), (posted, (5 * 9_900_000, 0)), "once is enough");
     order(&env, "49.5").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transfer_above_half_of_the_contracts_limit_is_refused() {
+    let mut env = Env::unstarted(Options::default()).await;
+    let (contract, token) = (env.chain().spec.contract, alloy_address(env.chain().coin(Coin::Usdc)));
+    let limit = Payferry::setLimitCall { token, limit: U256::from(4 * TOKEN) };
+    env.chain().call_as_owner(contract, limit.abi_encode()).await;
+    env.start().await;
+    settle_payments(&env, 1).await;
+    let most = Amount::from_tokens(2);
+    let above = order(&env, "2.000001").await.unwrap_err();
+    assert!(matches!(above, OrderError::AboveSendLimit(max) if max == most), "{above:?}");
+    let underpaid = env.underpaid("4").await.id();
+    let above = env.system().command(underpaid, refund("2.000001"), None).await.unwrap_err();
+    assert!(matches!(above, CommandError::AboveSendLimit(max) if max == most), "{above:?}");
+    assert_eq!(ended(&env, order(&env, "2").await.unwrap().id()).await.status, OutboundStatus::Sent);
 }
