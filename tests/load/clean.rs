@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{MIX, against, complaint, report, run};
+use super::{MIX, against, complaint, report, run, stage};
 use crate::call::assert_has;
 use crate::process::Running;
 
@@ -127,6 +127,37 @@ async fn loads_a_new_sandbox_and_reports() {
     for inside in ["<svg", "All 220 payments are as expected", "Latency", "prefers-color-scheme: dark"] {
         assert!(page.contains(inside), "{inside}");
     }
+}
+
+#[tokio::test]
+async fn authorized_payments_are_collected_and_compared() {
+    let args = "--rate 100/s --payments 100 --mix exact=50,authorized=50 --block-time-ms 100 --json";
+    let report = report(&run(args).await, 0);
+    assert_has(&report, json!({ "findings": [], "errors": {}, "notes": [], "audited": true, "read_back": 100 }));
+    for count in ["accepted", "sent", "mined", "confirmed", "settled", "complete"] {
+        assert_eq!(report["counted"][count], 100, "{count}: {:#}", report["counted"]);
+    }
+    assert_eq!(report["counted"]["webhooks"], 4 * 100);
+    // The transaction that confirms half of the payments is also their settlement.
+    assert_eq!(stage(&report, "mined")["from_intended"]["count"], 100);
+    assert!(stage(&report, "settled")["step"]["count"].as_u64().unwrap() <= 50, "{:#}", stage(&report, "settled"));
+    let usdc = report["holdings"].as_array().unwrap().iter().filter(|holding| holding["token"] == "USDC");
+    assert!(usdc.clone().all(|holding| holding["equal"] == true && holding["vault_grew"] != "0.00"));
+    assert_eq!(usdc.count(), 3, "on every chain");
+}
+
+#[tokio::test]
+async fn behaviours_in_turn_are_compared() {
+    let args = "--rate 1000/s --payments 50 --mix exact=40,authorized=40,never=20 --in-turn --block-time-ms 100 --json";
+    let report = report(&run(args).await, 0);
+    assert_has(&report, json!({ "findings": [], "errors": {}, "audited": true, "read_back": 50 }));
+    let payers = report["payers"].as_array().unwrap();
+    let rates: Vec<_> = payers.iter().map(|rate| (rate["payer"].as_str().unwrap(), &rate["complete"])).collect();
+    assert_eq!(rates, [("exact", &json!(20)), ("authorized", &json!(20))]);
+    // The last turn arrives after the last completion of the first.
+    let (first_secs, arrivals_secs) = (&payers[0]["secs"], &report["achieved"]["arrivals_secs"]);
+    assert!(first_secs.as_f64().unwrap() < arrivals_secs.as_f64().unwrap(), "{report:#}");
+    assert!(payers.iter().all(|rate| rate["complete_per_sec"].as_f64().unwrap() > 1.0), "{payers:#?}");
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ const INTERRUPTED: u8 = 130;
   payferry load --url http://127.0.0.1:8080 --key sk_test_... --rate 50/s --payments 1000 --poisson
 
 Behaviours of the mixture: exact pays the amount due, under and over one token less and more, late after the payment has
-expired, never not at all.
+expired, never not at all. authorized pays the amount due by signature, in USDC.
 
 The exit code is 1 if a payment is lost, wrong or undelivered, if more payments were not made than --not-made-max
 allows, or if the payments could not be compared; the report names each. It is 130 after ctrl-c; the report then has
@@ -74,6 +74,10 @@ pub struct Args {
     /// Behaviours of the payers, in percent.
     #[arg(long, default_value = "exact=90,under=4,over=3,late=2,never=1")]
     mix: Mix,
+    /// One behaviour after another, each when the payments of the one before are complete, instead of mixed. The report
+    /// then has the rate of each.
+    #[arg(long)]
+    in_turn: bool,
     /// Payments that are made before the load and stay live, unpaid, during it.
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(HOLD_MAX)))]
     hold: u32,
@@ -145,6 +149,7 @@ async fn put_load(args: Args, config_file: Option<PathBuf>, stop: &CancellationT
         pacing: if args.poisson { "poisson" } else { "constant" },
         seed: args.poisson.then(|| args.seed.unwrap_or_else(rand::random)),
         mix: args.mix,
+        in_turn: args.in_turn,
         hold: args.hold,
         in_flight_max,
         settle_timeout_secs: args.settle_timeout,

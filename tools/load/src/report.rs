@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::arrivals::{Arrivals, Rate};
 use payferry_testkit::audit::Holding;
-use payferry_testkit::audit::behaviour::Mix;
+use payferry_testkit::audit::behaviour::{Behaviour, Mix};
 use payferry_testkit::audit::findings::{Finding, FindingKind};
 use payferry_testkit::audit::stages::StageFigures;
 use payferry_testkit::audit::tally::{Counted, Second};
@@ -27,6 +27,8 @@ pub struct LoadRequest {
     pub seed: Option<u32>,
     /// Behaviours of the payers, in percent.
     pub mix: Mix,
+    /// True if the behaviours arrived one after another.
+    pub in_turn: bool,
     /// Payments that were made before the load and stayed live.
     pub hold: u32,
     /// Largest allowed number of initiations in flight.
@@ -54,6 +56,16 @@ pub struct Achieved {
     pub in_flight_most: usize,
     /// Largest number of payments that were accepted and not complete at the end of a second, without held payments.
     pub open_most: u64,
+}
+
+/// Completed payments of one behaviour of payers.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PayerRate {
+    pub payer: Behaviour,
+    pub complete: u32,
+    /// Seconds from the first arrival to the last completion.
+    pub secs: f64,
+    pub complete_per_sec: f64,
 }
 
 /// Seconds at the beginning that do not count for rates: a payment takes some seconds to complete.
@@ -93,6 +105,8 @@ pub struct LoadReport {
     #[serde(rename = "asked")]
     pub request: LoadRequest,
     pub achieved: Achieved,
+    /// Rates of the behaviours that pay in time, if they arrived one after another.
+    pub payers: Vec<PayerRate>,
     pub counted: Counted,
     pub stages: Vec<StageFigures>,
     /// Points of the percentile curves: stage, and (percent, milliseconds from the scheduled start).
@@ -127,7 +141,8 @@ impl LoadRequest {
     }
 
     pub fn arrivals(&self) -> String {
-        self.seed.map_or_else(|| self.pacing.to_owned(), |seed| format!("{} (seed {seed})", self.pacing))
+        let seed = self.seed.map(|seed| format!(" (seed {seed})")).unwrap_or_default();
+        format!("{}{seed}{}", self.pacing, if self.in_turn { ", in turn" } else { "" })
     }
 }
 

@@ -14,11 +14,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::arrivals::InFlight;
+use super::arrivals::{Arrivals, InFlight};
 use super::blocks;
 use super::report::{Achieved, LoadReport, LoadRequest, Machine};
-use figures::{Holding, achieved, machine, percent};
-use payferry_testkit::audit::behaviour::EXPIRES_SOON_SECS;
+use figures::{Holding, achieved, machine, payer_rates, percent};
+use payferry_testkit::audit::behaviour::{Behaviour, EXPIRES_SOON_SECS};
 use payferry_testkit::audit::findings::{Finding, findings, known, unwanted};
 use payferry_testkit::audit::session::{Session, receive};
 use payferry_testkit::audit::settings::settings;
@@ -218,18 +218,34 @@ impl Run<'_> {
 
     /// Starts the payments that are due. Returns how long that took.
     async fn arrive(&self, first: Instant) -> Duration {
-        let pattern = self.plan.request.mix.pattern();
-        self.bar.begin("start payments", u64::from(self.plan.request.payments));
-        let begin = |number: u32, intended: Instant| {
-            let behaviour = pattern[number as usize % pattern.len()];
-            self.context.begin(number, behaviour, intended);
-        };
-        let ended = &self.target.ended;
-        tokio::select! {
-            _ = self.plan.request.schedule().run(first, self.stop, begin) => {}
-            () = ended.cancelled() => {}
+        let request = &self.plan.request;
+        let pattern = request.mix.pattern();
+        let behaviour = |number: u32| pattern[number as usize % pattern.len()];
+        self.bar.begin("start payments", u64::from(request.payments));
+        let turns = if request.in_turn { Behaviour::MIXED.map(Some).to_vec() } else { vec![None] };
+        let mut arrived = Duration::ZERO;
+        for turn in turns {
+            let is_now = |number: &u32| turn.is_none_or(|turn| turn == behaviour(*number));
+            let numbers: Vec<u32> = (0..request.payments).filter(is_now).collect();
+            if numbers.is_empty() {
+                continue;
+            }
+            // The payments of the last turn are awaited by `settle`.
+            if arrived > Duration::ZERO {
+                self.all_complete(false, self.settle_timeout()).await;
+            }
+            let begin = |place: u32, intended: Instant| {
+                let number = numbers[place as usize];
+                self.context.begin(number, behaviour(number), intended);
+            };
+            let schedule = Arrivals { count: u32::try_from(numbers.len()).unwrap_or(u32::MAX), ..request.schedule() };
+            tokio::select! {
+                _ = schedule.run(first.max(Instant::now()), self.stop, begin) => {}
+                () = self.target.ended.cancelled() => {}
+            }
+            arrived = first.elapsed();
         }
-        first.elapsed()
+        arrived
     }
 
     /// Waits until every payment is complete: first those that are paid in time, then those that expire.
@@ -349,6 +365,7 @@ impl Run<'_> {
             began_at: began_at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
             request: plan.request.clone(),
             achieved,
+            payers: if plan.request.in_turn { payer_rates(&state.read().records) } else { Vec::new() },
             counted,
             stages: state.stages.figures(),
             curves: [Stage::Accepted, Stage::Mined, Stage::Confirmed, Stage::Settled, Stage::Complete]

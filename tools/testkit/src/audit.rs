@@ -1,4 +1,4 @@
-//! Audit of a run: reads every payment back and compares it with the transfer that was sent, the webhooks, the chain
+//! Audit of a run: reads every payment back and compares it with the transfer or authorization that was sent, the webhooks, the chain
 //! and the service's ledger. A difference becomes a fault of the payment.
 
 pub mod behaviour;
@@ -181,7 +181,7 @@ pub async fn audit(session: &Session, is_alone: bool) -> anyhow::Result<Audit> {
         let rpc = Rpc::of_sandbox(psp.side(), *chain);
         let (head, now) = holdings(&rpc, place).await?;
         let Some((above, before)) = baseline.chains.get(chain) else { continue };
-        let moved = movements(&rpc, place, *above, head).await?;
+        let moved = movements(&rpc, place, (sandbox.psp_id, state.fee_bps()), *above, head).await?;
         let others = compare_with_chain(&mut state.read(), *chain, moved.came, &listed);
         for token in place.tokens.keys() {
             let of = |holdings: &HashMap<Token, VaultAmounts>| holdings.get(token).copied().unwrap_or_default();
@@ -325,7 +325,12 @@ fn differences(record: &Record, shown: &AuditedPayment) -> Vec<String> {
     same("labels", &shown.labels.join(" "), &labels.join(" "));
     same("amount_received", &shown.amount_received, &received);
     same("excess_received", &shown.excess_received, &Amount::ZERO.to_string());
-    let sent = record.sent.map(|(hash, _)| format!("{hash} of {received}, final, counted"));
+    let paid_in = match intent.behaviour {
+        // The collection confirms and settles.
+        Behaviour::Authorized => shown.settlement.as_ref().and_then(|settlement| settlement.tx_hash.clone()),
+        _ => record.sent.map(|(hash, _)| hash.to_string()),
+    };
+    let sent = paid_in.map(|hash| format!("{hash} of {received}, final, counted"));
     let transfers = shown.transfers.iter().map(|AuditedTransfer { tx_hash, amount, status, counted }| {
         let counted = if *counted { "counted" } else { "not counted" };
         format!("{tx_hash} of {amount}, {status}, {counted}")
@@ -352,7 +357,7 @@ fn differences(record: &Record, shown: &AuditedPayment) -> Vec<String> {
     differences
 }
 
-/// Compares each payment of a chain with the transfers that left its wallet. Returns the amounts of other payments by
+/// Compares each payment of a chain with the transfers that left its wallet, or with its collection. Returns the amounts of other payments by
 /// token. A payment without webhooks is compared with the settlement that was read back.
 fn compare_with_chain(
     inner: &mut Inner,

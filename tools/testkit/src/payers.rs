@@ -1,10 +1,11 @@
-//! Payers: signed ERC-20 transfers, sent through the JSON-RPC of a sandbox's chains.
+//! Payers: signed ERC-20 transfers, sent through the JSON-RPC of a sandbox's chains, and signed authorizations.
 //!
 //! The payers have accounts of their own, made for the run and funded by the account that owns the test tokens, so that
 //! no other program uses their nonces. Transfers of one chain are signed and sent in batches, one batch after another:
 //! the transfers that arrive during one batch form the next. They cannot be signed ahead, because the wallet is only
 //! known from the response to the initiation. Deliberately absent: which payment is paid how.
 
+mod authorization;
 mod funding;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::client::Client;
+use crate::psp::Initiated;
 use crate::rpc::{Rpc, RpcFailure};
 use crate::sandbox::SandboxInfo;
 use crate::wire::{Amount, Chain, Token};
@@ -52,7 +54,7 @@ pub struct Sent {
     pub at: Instant,
 }
 
-/// A transfer that was not sent.
+/// A transfer or an authorization that was not sent.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Unsent {
     /// The sandbox does not have the chain or the token.
@@ -64,6 +66,12 @@ pub enum Unsent {
     /// The node refused every attempt.
     #[error("the node did not take the transfer: {0}")]
     Refused(String),
+    /// The response to the initiation has no authorization to sign.
+    #[error("the payment takes no authorization: the service has found no EIP-3009 support of the token")]
+    NothingToSign,
+    /// The service did not accept the authorization, with this kind of error.
+    #[error("the service did not take the authorization: {0}")]
+    Unauthorized(String),
     /// The payers have stopped.
     #[error("the payers have ended")]
     Ended,
@@ -78,6 +86,7 @@ pub struct Payers {
 #[derive(Debug)]
 struct ChainPayers {
     tokens: BTreeMap<Token, Address>,
+    payers: Arc<[DevWallet]>,
     orders: mpsc::Sender<Order>,
     _sending: AbortOnDropHandle<()>,
 }
@@ -96,13 +105,13 @@ impl Payers {
         let chains = sandbox.chains.iter().map(async |(chain, info)| {
             let rpc = Rpc::of_sandbox(client, *chain);
             let wallet = |n: usize| DevWallet::from_seed(&format!("payferry load {seed} {n}"));
-            let payers: Vec<DevWallet> = (0..PAYERS_PER_CHAIN).map(wallet).collect();
+            let payers: Arc<[DevWallet]> = (0..PAYERS_PER_CHAIN).map(wallet).collect();
             let funded = funding::fund(&rpc, info, &payers).await;
             funded.with_context(|| format!("the payers could not be funded on {chain}"))?;
             let (orders, waiting) = mpsc::channel(WAITING_MAX);
-            let sender = Sender { rpc, chain_id: info.chain_id, payers, next_payer: 0 };
+            let sender = Sender { rpc, chain_id: info.chain_id, payers: Arc::clone(&payers), next_payer: 0 };
             let sending = AbortOnDropHandle::new(tokio::spawn(sender.run(waiting)));
-            anyhow::Ok((*chain, ChainPayers { tokens: info.tokens.clone(), orders, _sending: sending }))
+            anyhow::Ok((*chain, ChainPayers { tokens: info.tokens.clone(), payers, orders, _sending: sending }))
         });
         Ok(Self { chains: futures::future::try_join_all(chains).await?.into_iter().collect() })
     }
@@ -119,13 +128,21 @@ impl Payers {
         })?;
         sent.await.unwrap_or(Err(Unsent::Ended))
     }
+
+    /// Signs a payment as one of the payers. Returns the body of the request that submits the authorization.
+    pub fn authorization(&self, chain: Chain, made: &Initiated) -> Result<String, Unsent> {
+        let payers = &self.chains.get(&chain).ok_or(Unsent::NoToken)?.payers;
+        let payer = &payers[usize::from(made.intermediary_wallet.0[0]) % payers.len()];
+        let methods = made.payment_methods.as_ref().ok_or(Unsent::NothingToSign)?;
+        authorization::sign(payer, methods).ok_or(Unsent::NothingToSign)
+    }
 }
 
 /// Signs and sends the transfers of one chain.
 struct Sender {
     rpc: Rpc,
     chain_id: u64,
-    payers: Vec<DevWallet>,
+    payers: Arc<[DevWallet]>,
     next_payer: usize,
 }
 
@@ -323,7 +340,7 @@ mod tests {
         let router = Router::new().fallback(post(answer)).with_state(Arc::clone(&node));
         let client = Arc::new(Client::new(&serve(router).await, 1, Duration::from_secs(5)).unwrap());
         let rpc = Rpc::of_sandbox(&client, Chain::Base);
-        let mut sender = Sender { rpc, chain_id: 8453, payers: vec![DevWallet::from_seed("payer")], next_payer: 0 };
+        let mut sender = Sender { rpc, chain_id: 8453, payers: [DevWallet::from_seed("payer")].into(), next_payer: 0 };
         let (done, sent) = oneshot::channel();
         let (contract, to) = (Address::repeat_byte(1), Address::repeat_byte(2));
         let signed = sender.sign_as_next(Order { contract, to, units: U256::from(5_000_000), done });

@@ -26,6 +26,8 @@ pub const INITIATE_DEADLINE: Duration = Duration::from_secs(10);
 const CALL_DEADLINE: Duration = Duration::from_mins(1);
 /// Connections for everything else: reads, transfers, blocks.
 const SIDE_CONNECTIONS_MAX: usize = 64;
+/// Connections for authorizations. The service verifies each in a few milliseconds.
+const AUTHORIZATION_CONNECTIONS_MAX: usize = 64;
 /// Connections for sampled payments: one for each payment that is polled at once, so that none of them delays another
 /// one or a payer.
 pub const SAMPLE_CONNECTIONS_MAX: usize = 64;
@@ -76,16 +78,19 @@ impl PaymentTerms {
 pub struct Psp {
     initiations: Arc<Client>,
     side: Arc<Client>,
+    authorizations: Arc<Client>,
     sample: Arc<Client>,
 }
 
 /// Response to an initiation.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub struct Initiated {
     /// Id of the payment.
     pub payment_id: PaymentId,
     /// Address that the payer pays to.
     pub intermediary_wallet: Address,
+    /// Ways to pay it. Parsed only for payers that sign.
+    pub payment_methods: Option<Box<RawValue>>,
 }
 
 /// Reason why an initiation returned no payment. Its text is the kind of error, for counts.
@@ -144,6 +149,7 @@ impl Psp {
         Ok(Self {
             initiations: client(connections_max, INITIATE_DEADLINE)?,
             side: client(SIDE_CONNECTIONS_MAX, CALL_DEADLINE)?,
+            authorizations: client(AUTHORIZATION_CONNECTIONS_MAX, CALL_DEADLINE)?,
             sample: client(SAMPLE_CONNECTIONS_MAX, CALL_DEADLINE)?,
         })
     }
@@ -240,6 +246,16 @@ impl Psp {
                 status => Err(InitiateFailed::Refused(status, problem(&response).code)),
             });
         (begun, initiated)
+    }
+
+    /// Submits a payer's authorization, once. Returns the kind of error if the service does not accept it.
+    pub async fn authorize(&self, id: PaymentId, body: String) -> Result<(), String> {
+        let request = request(Method::POST, &format!("/payments/{id}/authorization"), body.into());
+        match self.authorizations.call(request).await {
+            Ok(response) if response.status.as_u16() == 202 => Ok(()),
+            Ok(response) => Err(format!("{} {}", response.status.as_u16(), problem(&response).code)),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     /// Reads all pages of a list. `read` takes the items of a page and returns the query parameters of the next one.
@@ -413,9 +429,10 @@ mod tests {
         }
         let amounts: std::collections::BTreeSet<_> = all.iter().map(|one| one.amount).collect();
         assert_eq!(amounts.len(), 600);
-        // A difference of a balance identifies one payment in a run of any usual length.
+        // A difference of a balance identifies one payment in a run of any usual length, also if some payments have
+        // another token (`Intent::nth`).
         let shares: std::collections::HashSet<_> =
-            (0..300_000).map(PaymentTerms::nth).map(|one| (one.chain, one.token, one.amount)).collect();
+            (0..300_000).map(PaymentTerms::nth).map(|one| (one.chain, one.amount)).collect();
         assert_eq!(shares.len(), 300_000);
     }
 }

@@ -219,6 +219,8 @@ names! {
         Overpaid = "OVERPAID",
         /// A transfer arrived after the payment had expired.
         Late = "LATE",
+        /// The payer signed an authorization.
+        Authorized = "AUTHORIZED",
     }
 
     /// Name of a webhook event. Only the events that the tools expect.

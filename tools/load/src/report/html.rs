@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::plot::{Line, Plot, Scale};
-use super::{LoadReport, TIMED_OUT_NOTE};
+use super::{LoadReport, PayerRate, TIMED_OUT_NOTE};
 use payferry_testkit::audit::stages::StageFigures;
 use payferry_testkit::audit::tally::Second;
 
@@ -201,6 +201,9 @@ fn counts(report: &LoadReport) -> Markup {
     html! {
         div.columns {
             @for (name, count) in report.counted.entries() { div { span { (name.replace('_', " ")) } b { (count) } } }
+            @for PayerRate { payer, complete_per_sec, .. } in &report.payers {
+                div { span { (payer) " complete/s" } b { (format!("{complete_per_sec:.1}")) } }
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Achieved, LoadReport, LoadRequest, TIMED_OUT_NOTE};
+use super::{Achieved, LoadReport, LoadRequest, PayerRate, TIMED_OUT_NOTE};
 use payferry_testkit::audit::Holding;
 use payferry_testkit::audit::findings::Finding;
 use payferry_testkit::audit::stages::{LatencyFigures, StageFigures};
@@ -39,7 +39,7 @@ fn counts(f: &mut Formatter<'_>, report: &LoadReport) -> fmt::Result {
     let not_made = format!("{refused} refused, {unanswered} unanswered, {turned_away} rejected");
     writeln!(f, "made      {accepted} of {due} due ({not_made}), {held} of {} held", report.request.hold)?;
     let Counted { sent, unsent, mined, confirmed, settled, complete, .. } = report.counted;
-    writeln!(f, "paid      {sent} transfers accepted by the chains' nodes ({unsent} not), {mined} seen in blocks")?;
+    writeln!(f, "paid      {sent} transfers and authorizations accepted ({unsent} not), {mined} seen in blocks")?;
     writeln!(f, "outcome   {confirmed} confirmed, {settled} settled, {complete} complete")?;
     let Counted { webhooks, repeated, out_of_order, foreign, forged, .. } = report.counted;
     let odd = format!("{repeated} repeated, {out_of_order} out of order, {foreign} of other payments");
@@ -49,6 +49,9 @@ fn counts(f: &mut Formatter<'_>, report: &LoadReport) -> fmt::Result {
     let Achieved { steady_secs, arrivals_secs, total_secs, in_flight_most, open_most, .. } = report.achieved;
     write!(f, "rates     {accepted:.1} accepted/s, {complete:.1} complete/s, {webhooks:.1} webhooks/s, ")?;
     writeln!(f, "over {steady_secs:.1} of {arrivals_secs:.1} s of arrivals; {total_secs:.1} s in all")?;
+    for PayerRate { payer, complete, secs, complete_per_sec } in &report.payers {
+        writeln!(f, "          {payer}: {complete_per_sec:.1} complete/s ({complete} in {secs:.1} s)")?;
+    }
     writeln!(f, "at once   at most {in_flight_most} initiations in flight, {open_most} payments open\n")
 }
 

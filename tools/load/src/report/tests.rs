@@ -7,7 +7,6 @@ use payferry_testkit::wire::{Chain, Token};
 use super::html::page;
 use super::terminal::Terminal;
 use super::*;
-use payferry_testkit::audit::behaviour::Behaviour;
 use payferry_testkit::audit::stages::{Stage, Stages};
 
 const PAYMENT: &str = "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3";
@@ -69,6 +68,7 @@ fn report() -> LoadReport {
             pacing: "constant",
             seed: None,
             mix: "exact=100".parse().expect("a mixture"),
+            in_turn: false,
             hold: 20,
             in_flight_max: 10,
             settle_timeout_secs: 60,
@@ -84,6 +84,7 @@ fn report() -> LoadReport {
             in_flight_most: 7,
             open_most: 9,
         },
+        payers: Vec::new(),
         counted: Counted { held: 20, due: 160, accepted: 160, ..Counted::default() },
         stages: Vec::new(),
         curves: vec![("accepted", vec![(0.0, 1.0), (50.0, 3.0), (99.0, 30.0), (100.0, 300.0)])],
@@ -189,6 +190,18 @@ fn shows_the_seed_of_arrivals() {
     let text = Terminal(&load).to_string();
     assert!(text.contains("(poisson (seed 7)), exact=100"), "{text}");
     assert_eq!(serde_json::to_value(&load).expect("JSON")["asked"]["seed"], 7);
+}
+
+#[test]
+fn shows_the_rates_of_payers() {
+    let rate = |payer, secs| PayerRate { payer, complete: 80, secs, complete_per_sec: 80.0 / secs };
+    let payers = vec![rate(Behaviour::Exact, 5.0), rate(Behaviour::Authorized, 2.5)];
+    let report = LoadReport { payers, request: LoadRequest { in_turn: true, ..report().request }, ..report() };
+    let text = Terminal(&report).to_string();
+    assert!(text.contains("(constant, in turn)"), "{text}");
+    assert!(text.contains("  exact: 16.0 complete/s (80 in 5.0 s)\n"), "{text}");
+    assert!(text.contains("  authorized: 32.0 complete/s (80 in 2.5 s)\n"), "{text}");
+    assert!(page(&report).contains("<span>authorized complete/s</span><b>32.0</b>"));
 }
 
 #[test]

@@ -72,7 +72,7 @@ mod tests {
         let (state, _late) = RunState::new("0a1b2c3d", 0, 100);
         let (ours, now) = (PaymentId::generate(), Instant::now());
         state.due(Intent::nth(0, Behaviour::Exact), now);
-        let made = Initiated { payment_id: ours, intermediary_wallet: Address::ZERO };
+        let made = Initiated { payment_id: ours, intermediary_wallet: Address::ZERO, payment_methods: None };
         state.answered(0, Some(now), Ok(made));
         let others: Vec<PaymentId> = (0..PAGE + 10).map(|_| PaymentId::generate()).collect();
         for (undelivered, is_owed) in [(vec![], false), (others.clone(), false), ([others, vec![ours]].concat(), true)]

@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use crate::report::{Achieved, Machine, WARM_UP_SECS};
+use crate::report::{Achieved, Machine, PayerRate, WARM_UP_SECS};
+use payferry_testkit::audit::behaviour::Behaviour;
+use payferry_testkit::audit::record::Record;
 use payferry_testkit::audit::tally::{Counted, Second};
 use payferry_testkit::usage::Usage;
 
@@ -71,6 +73,19 @@ pub(super) fn achieved(course: &[Second], [arrived, total]: [Duration; 2], in_fl
     }
 }
 
+/// Returns the rate of each behaviour that pays in time. It counts from the first arrival to the last completion, so
+/// that it includes the last blocks and webhooks.
+pub(super) fn payer_rates(records: &[Record]) -> Vec<PayerRate> {
+    let rate = |payer: Behaviour| {
+        let paid = || records.iter().filter(|record| record.intent.behaviour == payer);
+        let last = paid().filter_map(|record| record.completed).max()?;
+        let secs = last.duration_since(paid().map(|record| record.intended).min()?).as_secs_f64();
+        let complete = u32::try_from(paid().filter(|record| record.completed.is_some()).count()).unwrap_or(u32::MAX);
+        Some(PayerRate { payer, complete, secs, complete_per_sec: f64::from(complete) / secs })
+    };
+    Behaviour::MIXED.into_iter().filter(|payer| !payer.expires()).filter_map(rate).collect()
+}
+
 /// Memory of the service before and after the held payments were made.
 #[derive(Clone, Copy)]
 pub(super) struct Holding {
@@ -102,7 +117,11 @@ pub(super) fn machine(course: &[Second], holding: Holding, arrived: Duration) ->
 
 #[cfg(test)]
 mod tests {
+    use chrono::DateTime;
+    use tokio::time::Instant;
+
     use super::*;
+    use payferry_testkit::audit::behaviour::Intent;
 
     /// Returns seconds that end at these times, with this rate of accepted payments and these busy cores.
     fn course(ends: &[f64], per_sec: u32, cores: impl Fn(f64) -> f64) -> Vec<Second> {
@@ -168,6 +187,27 @@ mod tests {
         assert!(close(figures.accepted_per_sec, 40.0), "{figures:?}");
         let figures = achieved(&[], [arrived; 2], 0);
         assert!(close(figures.accepted_per_sec, 0.0), "{figures:?}");
+    }
+
+    #[test]
+    fn rates_of_payers_count_from_the_first_arrival_to_the_last_completion() {
+        let began = Instant::now();
+        let record = |payer, arrived_secs, completed_secs: Option<u64>| {
+            let after = |secs| began + Duration::from_secs(secs);
+            let mut record = Record::new(Intent::nth(0, payer), after(arrived_secs), DateTime::UNIX_EPOCH, 0);
+            record.completed = completed_secs.map(after);
+            record
+        };
+        let records = [
+            record(Behaviour::Exact, 1, Some(11)),
+            record(Behaviour::Exact, 0, Some(5)),
+            record(Behaviour::Authorized, 3, Some(4)),
+            record(Behaviour::Authorized, 2, None),
+            record(Behaviour::Late, 0, Some(60)),
+        ];
+        let rate = |payer, complete, secs: f64, complete_per_sec| PayerRate { payer, complete, secs, complete_per_sec };
+        let rates = payer_rates(&records);
+        assert_eq!(rates, [rate(Behaviour::Exact, 2, 11.0, 2.0 / 11.0), rate(Behaviour::Authorized, 1, 2.0, 0.5)]);
     }
 
     #[test]

@@ -33,8 +33,10 @@ impl RunContext {
             let made = this.session.initiate(number, &intent).await;
             drop(place);
             let Some(made) = made else { return };
-            if behaviour != Behaviour::Late {
-                this.session.pay(number, &intent, made.intermediary_wallet).await;
+            match behaviour {
+                Behaviour::Late => {}
+                Behaviour::Authorized => this.session.authorize(number, &intent, &made).await,
+                _ => this.session.pay(number, &intent, made.intermediary_wallet).await,
             }
         });
     }

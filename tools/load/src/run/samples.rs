@@ -127,7 +127,8 @@ mod tests {
         for number in 0..payments {
             let now = Instant::now();
             state.due(Intent::nth(number, Behaviour::Exact), now);
-            let made = Initiated { payment_id: PaymentId::generate(), intermediary_wallet: Address::ZERO };
+            let payment_id = PaymentId::generate();
+            let made = Initiated { payment_id, intermediary_wallet: Address::ZERO, payment_methods: None };
             state.answered(number, Some(now), Ok(made));
             let tx_hash = B256::from(alloy::primitives::U256::from(number + 1));
             state.paid(number, now, Ok(Sent { tx_hash, at: now }));

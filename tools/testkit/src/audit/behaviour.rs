@@ -29,6 +29,8 @@ crate::names! {
         Late = "late",
         /// Does not pay. The payment expires.
         Never = "never",
+        /// Signs an authorization of the amount due, which the service collects.
+        Authorized = "authorized",
         /// Does not pay. The payment stays live during the load.
         Held = "held",
     }
@@ -36,7 +38,7 @@ crate::names! {
 
 impl Behaviour {
     /// Behaviours of a mixture.
-    pub const MIXED: [Self; 5] = [Self::Exact, Self::Under, Self::Over, Self::Late, Self::Never];
+    pub const MIXED: [Self; 6] = [Self::Exact, Self::Under, Self::Over, Self::Late, Self::Never, Self::Authorized];
 
     /// Returns true if the payment is meant to expire during the run.
     pub const fn expires(self) -> bool {
@@ -129,9 +131,11 @@ pub struct Intent {
 }
 
 impl Intent {
-    /// Returns payment `number`: spread over all chains and tokens, each with a different amount.
+    /// Returns payment `number`: spread over all chains and tokens, each with a different amount. Authorizations are in
+    /// USDC, because the other token does not support them.
     pub fn nth(number: u32, behaviour: Behaviour) -> Self {
         let PaymentTerms { chain, token, amount, .. } = PaymentTerms::nth(number);
+        let token = if behaviour == Behaviour::Authorized { Token::Usdc } else { token };
         Self { behaviour, chain, token, amount }
     }
 
@@ -144,7 +148,7 @@ impl Intent {
     /// Returns the amount that its payer sends, if any.
     pub fn paid_amount(&self) -> Option<Amount> {
         match self.behaviour {
-            Behaviour::Exact | Behaviour::Late => Some(self.amount),
+            Behaviour::Exact | Behaviour::Late | Behaviour::Authorized => Some(self.amount),
             Behaviour::Under => Some(self.amount.saturating_sub(DIFFERENCE)),
             Behaviour::Over => Some(self.amount.saturating_add(DIFFERENCE)),
             Behaviour::Never | Behaviour::Held => None,
@@ -156,7 +160,7 @@ impl Intent {
         match self.behaviour {
             Behaviour::Late | Behaviour::Never => EXPIRES_SOON_SECS,
             Behaviour::Held => EXPIRES_HELD_SECS,
-            Behaviour::Exact | Behaviour::Under | Behaviour::Over => EXPIRES_SECS,
+            Behaviour::Exact | Behaviour::Under | Behaviour::Over | Behaviour::Authorized => EXPIRES_SECS,
         }
     }
 }
@@ -168,14 +172,15 @@ mod tests {
     #[test]
     fn parses_and_formats_mixtures() {
         let mix: Mix = "exact=90,under=4,over=3,late=2,never=1".parse().unwrap();
-        assert_eq!(mix.percent, [90, 4, 3, 2, 1]);
+        assert_eq!(mix.percent, [90, 4, 3, 2, 1, 0]);
         assert_eq!(mix.to_string(), "exact=90,under=4,over=3,late=2,never=1");
         assert_eq!("never=40, exact=60".parse::<Mix>().unwrap().to_string(), "exact=60,never=40");
+        assert_eq!("authorized=50,exact=50".parse::<Mix>().unwrap().to_string(), "exact=50,authorized=50");
         for (bad, says) in [
             ("exact=90", "add up to 90"),
             ("exact=90,never=20", "add up to 110"),
             ("exact=50,exact=50", "twice"),
-            ("exact=90,early=10", "`early` is unknown; known are exact, under, over, late, never"),
+            ("exact=90,early=10", "`early` is unknown; known are exact, under, over, late, never, authorized"),
             ("exact=90,held=10", "unknown"),
             ("exact=101", "whole percentage"),
             ("exact=-1", "whole percentage"),
@@ -189,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_pattern_is_evenly_interleaved() {
-        let mix: Mix = "exact=50,under=20,over=20,late=9,never=1".parse().unwrap();
+        let mix: Mix = "exact=50,under=20,over=10,late=9,never=1,authorized=10".parse().unwrap();
         let pattern = mix.pattern();
         for behaviour in Behaviour::MIXED {
             let count = pattern.iter().filter(|one| **one == behaviour).count();
@@ -208,5 +213,8 @@ mod tests {
             ("5.00".into(), "4.00".into())
         );
         assert_eq!(Intent::nth(3, Behaviour::Never).paid_amount(), None);
+        let [by_transfer, signed] = [Behaviour::Exact, Behaviour::Authorized].map(|payer| Intent::nth(3, payer));
+        assert_eq!((by_transfer.token, signed.token), (Token::Usdt, Token::Usdc));
+        assert_eq!(signed.paid_amount(), by_transfer.paid_amount());
     }
 }

@@ -61,7 +61,7 @@ const PAID_LATE: &[ExpectedEvent] = &[EXPIRED[0], EXPIRED[1], OVERPAID[0], OVERP
 /// Returns the events of a payment in the order of their `sequence`, from 1.
 pub const fn events(behaviour: Behaviour) -> &'static [ExpectedEvent] {
     match behaviour {
-        Behaviour::Exact => SETTLED,
+        Behaviour::Exact | Behaviour::Authorized => SETTLED,
         Behaviour::Under => UNDERPAID,
         Behaviour::Over => OVERPAID,
         Behaviour::Late => PAID_LATE,
@@ -74,6 +74,7 @@ pub const fn events(behaviour: Behaviour) -> &'static [ExpectedEvent] {
 pub const fn ends(behaviour: Behaviour) -> ExpectedEnd {
     let (status, failure_reason, labels): (_, _, &'static [Label]) = match behaviour {
         Behaviour::Exact => (Status::Settled, None, &[]),
+        Behaviour::Authorized => (Status::Settled, None, &[Label::Authorized]),
         Behaviour::Under => (Status::Mismatched, None, &[Label::Underpaid]),
         Behaviour::Over => (Status::Mismatched, None, &[Label::Overpaid]),
         Behaviour::Late => (Status::Mismatched, None, &[Label::Late]),

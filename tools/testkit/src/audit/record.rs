@@ -36,9 +36,11 @@ pub struct Record {
     pub reported_id: Option<PaymentId>,
     /// Transfer of its payer.
     pub sent: Option<(B256, Instant)>,
-    /// Reason why its payer sent no transfer.
+    /// Time at which the service accepted the authorization of its payer.
+    pub authorized: Option<Instant>,
+    /// Reason why its payer sent neither a transfer nor an authorization.
     pub unsent: Option<String>,
-    /// Time at which the transfer was seen in a block.
+    /// Time at which the transfer or the collection was seen in a block.
     pub mined: Option<Instant>,
     /// Time of the confirmation.
     pub confirmed: Option<Instant>,
@@ -123,6 +125,7 @@ impl Record {
             not_made: None,
             reported_id: None,
             sent: None,
+            authorized: None,
             unsent: None,
             mined: None,
             confirmed: None,
@@ -205,11 +208,13 @@ impl Record {
             return Vec::new();
         }
         let Some(made) = self.made.filter(|_| self.unsent.is_none()) else { return Vec::new() };
-        let sent = self.sent.map(|(_, at)| at);
+        let sent = self.sent.map(|(_, at)| at).or(self.authorized);
+        // The block of a collection is only looked up when a webhook names its transaction.
+        let is_mined = self.mined.is_some() || self.authorized.is_some() && self.confirmed.is_some();
         let announces = |name| expect::events(self.intent.behaviour).iter().any(|event| event.name == name);
         let stages = [
             (Stage::Sent, sent.is_none(), Some(made.at)),
-            (Stage::Mined, self.mined.is_none(), sent),
+            (Stage::Mined, !is_mined, sent),
             (Stage::Confirmed, self.confirmed.is_none() && announces(EventName::PaymentConfirmed), self.mined),
             (Stage::Settled, self.settled.is_none() && announces(EventName::PaymentSettled), self.confirmed),
             (Stage::Complete, !self.is_complete(), Some(self.intended)),
@@ -257,7 +262,9 @@ impl Record {
             self.fault(format!("event {} is {}, not {}", event.sequence, event.event, wanted.name));
             return Novelty::Wrong;
         }
-        if let Some(reported) = reported(event).filter(|_| wanted.status == Status::Settled) {
+        // The transaction of a collection is that of the settlement.
+        let is_settled = wanted.status == Status::Settled || self.intent.behaviour == Behaviour::Authorized;
+        if let Some(reported) = reported(event).filter(|_| is_settled) {
             if self.reported.as_ref().is_some_and(|before| *before != reported) {
                 self.fault(format!("two events report different settlements, {:?} and {reported:?}", self.reported));
             }
@@ -299,6 +306,12 @@ impl Record {
             let tx_hash = event.tx_hash.as_deref().unwrap_or("-");
             match self.sent {
                 _ if failed || intent.paid_amount().is_none() => same(TX_HASH, tx_hash, "-"),
+                // The payer does not know the collection. All events must name the same one, see `receive`.
+                _ if intent.behaviour == Behaviour::Authorized => {
+                    if event.tx_hash.is_none() {
+                        same(TX_HASH, tx_hash, "a collection");
+                    }
+                }
                 Some((hash, _)) => same(TX_HASH, tx_hash, &hash.to_string()),
                 // The node has the transfer. Its response to the payer is still on the way.
                 None => early.push((TX_HASH, tx_hash.to_owned())),

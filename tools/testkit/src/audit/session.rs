@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::behaviour::Intent;
 use super::state::RunState;
 use super::{Baseline, baseline};
-use crate::payers::Payers;
+use crate::payers::{Payers, Unsent};
 use crate::psp::{Initiated, Psp, WebhookEndpoint};
 use crate::receiver::Receiver;
 use crate::sandbox::SandboxInfo;
@@ -78,5 +78,16 @@ impl Session {
         let asked = Instant::now();
         let sent = self.payers.pay(intent.chain, intent.token, wallet, amount).await;
         self.state.paid(number, asked, sent);
+    }
+
+    /// Signs a payment and submits the authorization.
+    pub async fn authorize(&self, number: u32, intent: &Intent, made: &Initiated) {
+        let asked = Instant::now();
+        let accepted = async {
+            let body = self.payers.authorization(intent.chain, made)?;
+            self.psp.authorize(made.payment_id, body).await.map_err(Unsent::Unauthorized)?;
+            Ok(Instant::now())
+        };
+        self.state.authorized(number, asked, accepted.await);
     }
 }

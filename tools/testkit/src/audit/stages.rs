@@ -107,9 +107,9 @@ crate::names! {
         Begun = "begun",
         /// The service responded with 201.
         Accepted = "accepted",
-        /// The chain's node accepted the payer's transfer.
+        /// The chain's node accepted the payer's transfer, or the service the authorization.
         Sent = "sent",
-        /// The transfer is in a block.
+        /// The transfer, or the collection of the authorization, is in a block.
         Mined = "mined",
         /// The service shows the transfer (of a sampled payment).
         Seen = "seen",

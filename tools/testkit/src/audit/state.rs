@@ -208,12 +208,33 @@ impl RunState {
                 }
             }
             Err(unsent) => {
-                record.unsent = Some(unsent.to_string());
                 drop(inner);
-                self.tally.count(|counted| &mut counted.unsent);
-                self.tally.error(&format!("pay: {unsent}"));
+                self.unsent(number, &unsent);
             }
         }
+    }
+
+    /// Records that the service accepted the authorization of a payer, or its failure.
+    pub fn authorized(&self, number: u32, asked: Instant, accepted: Result<Instant, Unsent>) {
+        let at = match accepted {
+            Ok(at) => at,
+            Err(unsent) => return self.unsent(number, &unsent),
+        };
+        let mut inner = self.inner.lock();
+        let Some(record) = inner.record(number) else { return };
+        record.authorized = Some(at);
+        let intended = record.intended;
+        drop(inner);
+        self.tally.count(|counted| &mut counted.sent);
+        self.stages.record(Stage::Sent, at - intended, at - asked);
+    }
+
+    fn unsent(&self, number: u32, unsent: &Unsent) {
+        if let Some(record) = self.inner.lock().record(number) {
+            record.unsent = Some(unsent.to_string());
+        }
+        self.tally.count(|counted| &mut counted.unsent);
+        self.tally.error(&format!("pay: {unsent}"));
     }
 
     /// Records that a transaction was seen in a block. Returns the number of its payment, if it is one of the run that

@@ -46,11 +46,11 @@ counts! {
     refused,
     /// Payments without a response, or whose request could not be sent.
     unanswered,
-    /// Transfers that a node accepted.
+    /// Transfers that a node accepted, and authorizations that the service accepted.
     sent,
-    /// Transfers that could not be sent.
+    /// Transfers and authorizations that could not be sent.
     unsent,
-    /// Transfers in a block.
+    /// Transfers and collections in a block.
     mined,
     /// Confirmed payments.
     confirmed,

@@ -167,6 +167,21 @@ fn a_payment_with_an_unknown_address_must_not_be_paid() {
 }
 
 #[test]
+fn an_authorized_payment_shows_its_collection_as_transfer_and_settlement() {
+    let authorized = |collection: B256| {
+        let (mut record, mut shown) = settled("4.9835", "0.0165");
+        record.intent.behaviour = Behaviour::Authorized;
+        (record.sent, record.authorized) = (None, Some(Instant::now()));
+        shown.labels = vec!["AUTHORIZED".to_owned()];
+        shown.transfers[0].tx_hash = collection.to_string();
+        differences(&record, &shown)
+    };
+    assert_eq!(authorized(SECOND), Vec::<String>::new());
+    let says = format!("shows transfers `{FIRST} of 5.00, final, counted`, not `{SECOND} of 5.00, final, counted`");
+    assert_eq!(authorized(FIRST), [says]);
+}
+
+#[test]
 fn a_settlement_is_compared_with_the_fee_of_the_settings() {
     let (record, right) = settled("4.9835", "0.0165");
     assert_eq!(differences(&record, &right), Vec::<String>::new());

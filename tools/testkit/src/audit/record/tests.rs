@@ -16,7 +16,11 @@ pub(in crate::audit) fn record(behaviour: Behaviour) -> Record {
     let mut record = unanswered(behaviour);
     let at = Instant::now();
     record.made = Some(InitiatedAt { id: PaymentId::generate(), wallet: Address::ZERO, at });
-    record.sent = record.intent.paid_amount().map(|_| (HASH, at));
+    if behaviour == Behaviour::Authorized {
+        record.authorized = Some(at);
+    } else {
+        record.sent = record.intent.paid_amount().map(|_| (HASH, at));
+    }
     record
 }
 
@@ -64,7 +68,27 @@ fn expected_events_have_no_fault() {
         }
         assert!(record.is_complete() && record.missing().is_empty());
         assert_eq!(record.faults, Vec::<String>::new(), "{behaviour:?}");
-        assert_eq!(record.reported.is_some(), behaviour == Behaviour::Exact);
+        assert_eq!(record.reported.is_some(), matches!(behaviour, Behaviour::Exact | Behaviour::Authorized));
+    }
+}
+
+#[test]
+fn events_of_an_authorized_payment_name_one_transaction() {
+    let other = Some(B256::repeat_byte(8).to_string());
+    for (place, tx_hash, says) in [
+        (0, None, "tx_hash is `-`, not `a collection`"),
+        (1, other.clone(), "two events report different settlements"),
+        (2, other, "two events report different settlements"),
+    ] {
+        let mut record = record(Behaviour::Authorized);
+        for before in 0..place {
+            let event = event(&record, before);
+            receive(&mut record, &event);
+        }
+        let event = WebhookEvent { tx_hash, ..event(&record, place) };
+        receive(&mut record, &event);
+        let [fault] = record.faults.as_slice() else { panic!("{:?}", record.faults) };
+        assert!(fault.contains(says), "{fault}");
     }
 }
 

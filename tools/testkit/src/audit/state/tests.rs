@@ -25,7 +25,7 @@ fn state(payers: &[Behaviour]) -> RunState {
 /// Records an immediate response to the initiation of this payment.
 fn made(state: &RunState, number: u32) -> PaymentId {
     let payment_id = PaymentId::generate();
-    let made = Initiated { payment_id, intermediary_wallet: Address::ZERO };
+    let made = Initiated { payment_id, intermediary_wallet: Address::ZERO, payment_methods: None };
     state.answered(number, Some(Instant::now()), Ok(made)).unwrap();
     payment_id
 }
@@ -192,6 +192,29 @@ fn missing_events_count_with_their_wait_at_the_end() {
     receive(&state, id, SETTLED);
     assert_eq!(state.tally.counted().settled, 1);
     assert_eq!(figures(Stage::Settled), Some((1, 1, 1)));
+}
+
+#[test]
+fn a_collection_is_mined_when_a_webhook_names_it() {
+    let state = state(&[Behaviour::Authorized]);
+    let id = made(&state, 0);
+    let now = Instant::now();
+    state.authorized(0, now, Ok(now));
+    assert_eq!(state.mined(HASH, now + WAIT), None, "the payer does not know the collection");
+    std::thread::sleep(WAIT * 2);
+    for place in 0..4 {
+        receive(&state, id, place);
+    }
+    let steps = |of| stage(&state, of).map(|found| (found.from_intended.count, found.step.count));
+    for (of, wanted) in
+        [(Stage::Sent, (1, 1)), (Stage::Mined, (1, 1)), (Stage::Confirmed, (1, 1)), (Stage::Settled, (1, 0))]
+    {
+        assert_eq!(steps(of), Some(wanted), "{of:?}");
+    }
+    assert!(stage(&state, Stage::Mined).unwrap().step.min_ms >= 29.0);
+    assert_eq!((state.tally.counted().mined, state.open()), (1, 0));
+    state.end();
+    assert!(state.stages.figures().iter().all(|figures| figures.timed_out == 0));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Webhooks: assigns each to its payment, compares it, and measures its latency.
 
 use crate::wire::EventName;
+use alloy::primitives::B256;
 use tokio::time::Instant;
 
 use super::{Inner, RunState};
@@ -34,6 +35,8 @@ impl RunState {
         let mut inner = self.inner.lock();
         let (age, is_closed) = (inner.clock.age(&event.timestamp, *at_wall), inner.is_closed);
         let number = self.number_of(&inner, event);
+        let collection = event.tx_hash.as_deref().and_then(|hash| hash.parse().ok());
+        let collected = collection.and_then(|hash: B256| inner.mined_early.get(&hash).copied());
         let Some((number, record)) = number.and_then(|number| Some((number, inner.record(number)?))) else {
             inner.receive_foreign(event);
             return self.tally.count(|counted| &mut counted.foreign);
@@ -58,18 +61,27 @@ impl RunState {
             return record.fault(format!("{name} has the timestamp `{}`, which is not in the past", event.timestamp));
         };
         let happened = at.checked_sub(age).unwrap_or(*at);
+        let is_authorized = record.intent.behaviour == Behaviour::Authorized;
         // The stage that this event reaches, and the time of the stage before.
         let reached = match name {
             EventName::PaymentConfirmed => {
                 self.tally.count(|counted| &mut counted.confirmed);
                 record.confirmed = Some(happened);
                 record.confirmation_received = Some(*at);
+                if let Some(mined) = collected.filter(|_| is_authorized) {
+                    record.mined = Some(mined);
+                    self.tally.count(|counted| &mut counted.mined);
+                    if !is_closed {
+                        self.reached(Stage::Mined, record.intended, record.authorized, mined);
+                    }
+                }
                 Some((Stage::Confirmed, record.mined))
             }
             EventName::PaymentSettled => {
                 self.tally.count(|counted| &mut counted.settled);
                 record.settled = Some(happened);
-                Some((Stage::Settled, record.confirmed))
+                // A collection confirms and settles at once: a step of zero would make those of transfers look fast.
+                Some((Stage::Settled, record.confirmed.filter(|_| !is_authorized)))
             }
             _ => None,
         };
@@ -108,12 +120,17 @@ impl RunState {
                 self.stages.record(Stage::Complete, at - intended, at - intended);
             }
         }
-        let Some((stage, began)) = reached else { return };
-        // Only the total if the beginning of the step is unknown or was seen after its end: a step of zero would look
-        // fast.
-        match began.and_then(|began| happened.checked_duration_since(began)) {
-            Some(step) => self.stages.record(stage, happened - intended, step),
-            None => self.stages.record_total(stage, happened - intended),
+        if let Some((stage, began)) = reached {
+            self.reached(stage, intended, began, happened);
+        }
+    }
+
+    /// Records that a payment reached a stage. Only the total if the beginning of the step is unknown or was seen after
+    /// its end: a step of zero would look fast.
+    fn reached(&self, stage: Stage, intended: Instant, began: Option<Instant>, at: Instant) {
+        match began.and_then(|began| at.checked_duration_since(began)) {
+            Some(step) => self.stages.record(stage, at - intended, step),
+            None => self.stages.record_total(stage, at - intended),
         }
     }
 }
