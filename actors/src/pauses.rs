@@ -1,4 +1,5 @@
-//! Pauses by the operator: chains, PSPs, settlement, sending.
+//! Pauses by the operator: chains, PSPs, settlement, sending. And pauses by the service itself, which only a
+//! reconciliation lifts: a signer of outbound transfers has used nonces that the database does not know.
 //!
 //! The table is authoritative and outlives restarts; the cached pauses are at most [`STALE_MAX`] old, on every node. A
 //! pause holds back new work only: nothing is lost, and work continues when it is lifted. Deliberately absent: the
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use payferry_domain::{Chain, PspId, Timestamp};
+use payferry_domain::{Address, Chain, PspId, Timestamp};
 use payferry_entities::{Database, Transaction, pauses};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_journal::chain::Role;
@@ -25,7 +26,7 @@ use crate::chains::Chains;
 pub const STALE_MAX: Duration = Duration::from_secs(1);
 
 payferry_runtime::metrics! {
-    Gauge(Count) PAUSED = "payferry_paused", "Pauses set by the operator, by kind.";
+    Gauge(Count) PAUSED = "payferry_paused", "Pauses in force, by kind; unreconciled: set by the service until `payferry reconcile` lifts it.";
 }
 
 /// Scope of a pause.
@@ -39,16 +40,21 @@ pub enum Scope {
     Settlement(Option<Chain>),
     /// Refunds, payouts, withdrawals and transfers, on this chain or on all chains.
     OutboundTransfer(Option<Chain>),
+    /// Outbound transfers on this chain, by the service: it does not know all transactions of this account.
+    Unreconciled(Chain, Address),
 }
 
 /// Error: not the name of a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("must be chain:<chain>, psp:<psp_id>, settlement, settlement:<chain>, sending or sending:<chain>")]
+#[error(
+    "must be chain:<chain>, psp:<psp_id>, settlement, settlement:<chain>, sending or sending:<chain>; only \
+     `payferry reconcile` lifts a pause of kind unreconciled"
+)]
 pub struct UnknownScope;
 
 impl Scope {
     /// Kinds of scopes, as in metrics.
-    pub const KINDS: [&str; 4] = ["chain", "psp", "settlement", "sending"];
+    pub const KINDS: [&str; 5] = ["chain", "psp", "settlement", "sending", "unreconciled"];
 
     /// Kind of the scope.
     pub const fn kind(self) -> &'static str {
@@ -57,6 +63,17 @@ impl Scope {
             Self::Psp(_) => Self::KINDS[1],
             Self::Settlement(_) => Self::KINDS[2],
             Self::OutboundTransfer(_) => Self::KINDS[3],
+            Self::Unreconciled(..) => Self::KINDS[4],
+        }
+    }
+
+    /// Reads a stored scope: those of the operator, and the service's own.
+    fn stored(text: &str) -> Result<Self, UnknownScope> {
+        let unreconciled = text.strip_prefix(Self::KINDS[4]).and_then(|rest| rest.strip_prefix(':'));
+        let Some((chain, account)) = unreconciled.and_then(|rest| rest.split_once(':')) else { return text.parse() };
+        match (chain.parse(), account.parse()) {
+            (Ok(chain), Ok(account)) => Ok(Self::Unreconciled(chain, account)),
+            _ => Err(UnknownScope),
         }
     }
 }
@@ -69,11 +86,13 @@ impl fmt::Display for Scope {
                 write!(f, ":{chain}")
             }
             Self::Psp(psp_id) => write!(f, ":{psp_id}"),
+            Self::Unreconciled(chain, account) => write!(f, ":{chain}:{account}"),
             Self::Settlement(None) | Self::OutboundTransfer(None) => Ok(()),
         }
     }
 }
 
+/// Reads a scope of the operator.
 impl FromStr for Scope {
     type Err = UnknownScope;
 
@@ -93,7 +112,7 @@ impl FromStr for Scope {
 /// One pause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pause {
-    /// Reason given by the operator.
+    /// Reason given by the operator or the service.
     pub reason: String,
     /// Kind of the actor that set it.
     pub set_by: String,
@@ -145,6 +164,13 @@ impl Pauses {
     /// True if sending on a chain is paused. Accepted orders wait meanwhile.
     pub fn is_outbound_held(&self, chain: Chain) -> bool {
         self.is_any_paused([Scope::Chain(chain), Scope::OutboundTransfer(None), Scope::OutboundTransfer(Some(chain))])
+            || self.is_unreconciled(chain)
+    }
+
+    /// True if outbound transfers on a chain wait for a reconciliation. New ones are refused: they may repeat one that
+    /// the database does not know.
+    pub fn is_unreconciled(&self, chain: Chain) -> bool {
+        self.held.read().keys().any(|scope| matches!(scope, Scope::Unreconciled(of, _) if *of == chain))
     }
 
     fn is_any_paused<const N: usize>(&self, scopes: [Scope; N]) -> bool {
@@ -203,9 +229,14 @@ pub async fn load(database: &Database) -> Result<Held, DbErr> {
     let rows = pauses::Entity::find().all(database.reader()).await?;
     let read = |row: pauses::Model| {
         let skipped = |error: &UnknownScope| tracing::error!(%error, "a pause with an unknown scope is skipped");
-        Some((row.scope.parse().inspect_err(skipped).ok()?, row.into()))
+        Some((Scope::stored(&row.scope).inspect_err(skipped).ok()?, row.into()))
     };
     Ok(rows.into_iter().filter_map(read).collect())
+}
+
+/// True if exactly this scope is paused, by the table.
+pub(crate) async fn is_set(database: &Database, scope: Scope) -> Result<bool, DbErr> {
+    Ok(pauses::Entity::find_by_id(scope.to_string()).one(database.reader()).await?.is_some())
 }
 
 /// Pauses a scope, in a transaction that the caller commits; returns the pause. An existing pause is returned
@@ -282,5 +313,10 @@ mod tests {
         {
             assert_eq!(unknown.parse::<Scope>(), Err(UnknownScope), "{unknown}");
         }
+        // The operator can neither set nor lift it.
+        let own = Scope::Unreconciled(Chain::Base, Address([0xab; 20]));
+        let name = format!("unreconciled:base:0x{}", "ab".repeat(20));
+        assert_eq!((own.to_string(), Scope::stored(&name), name.parse::<Scope>()), (name, Ok(own), Err(UnknownScope)));
+        assert_eq!(Scope::stored("sending:base"), Ok(Scope::OutboundTransfer(Some(Chain::Base))));
     }
 }

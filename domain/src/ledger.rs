@@ -70,6 +70,8 @@ named! {
         Returned = "returned",
         /// A sent outbound transfer was orphaned and then failed: the funds are back in their vault.
         SentReversed = "sent_reversed",
+        /// An outbound transfer that only the chain knows, because an older copy of the database was restored.
+        UnknownSent = "unknown_sent",
     }
 }
 

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use payferry_actors::chain::{RereadResult, reread};
+use payferry_actors::chain::{RereadResult, SentSearch, post_unknown_sent, reread};
+use payferry_actors::pauses::{self, Scope};
 use payferry_actors::reconcile::{self, Difference, FundsPosition, Options, ReconcileReport};
 use payferry_domain::{Amount, Chain};
 use payferry_entities::{Database, transfers};
@@ -29,6 +30,9 @@ use crate::service::{chains, contract};
 Compares vault balances on the chains with the ledger, and the running balances with their postings. Runs beside the
 service: money in transit is excluded, and a difference is checked again before it is reported. Exit code 1 if there is a
 difference or a chain could not be read.
+
+First posts outbound transfers that only the chain knows, if the service has paused for them (after an older copy of the
+database was restored), and lifts this pause. Exit code 1 if the pause is still needed.
 
 With a block range, these blocks are rescanned first. Missed transfers to payment wallets are recorded, and the running
 service applies them within seconds. Only final blocks are scanned: other blocks can still be reorged, and the service
@@ -83,6 +87,7 @@ async fn look(args: &Args, database: &Database, chains: &[(ChainSpec, ChainClien
         (Some(chain), Some(from), Some(to)) => Some(read_again(database, chains, chain, (from, to), args.json).await?),
         _ => None,
     };
+    let searches = search_unknown_sent(database, chains, args.json).await?;
     let pause = Duration::from_secs(args.pause_secs);
     let (thorough, treasury_kept) = (args.thorough, args.treasury_kept);
     let options = Options { thorough, treasury_kept, pause, ..Options::default() };
@@ -98,11 +103,64 @@ async fn look(args: &Args, database: &Database, chains: &[(ChainSpec, ChainClien
         line["reread"] = again.as_ref().map_or(Value::Null, |again| {
             json!({ "blocks": again.blocks, "recorded": rows(&again.recorded), "otherwise": rows(&again.otherwise) })
         });
+        line["unknown_sent"] = searches.iter().map(|(scope, search)| search_json(*scope, search)).collect();
         println!("{line}");
     } else {
         print(&report, chains);
     }
-    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_lifted = searches.iter().all(|(_, search)| search.waits.is_none());
+    Ok(if report.is_clean() && is_lifted { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Searches each chain on which outbound transfers are paused because the database does not know all of them.
+async fn search_unknown_sent(
+    database: &Database,
+    chains: &[(ChainSpec, ChainClient)],
+    json: bool,
+) -> anyhow::Result<Vec<(Scope, SentSearch)>> {
+    let mut searches = Vec::new();
+    for scope in pauses::load(database).await?.into_keys() {
+        let Scope::Unreconciled(chain, account) = scope else { continue };
+        let watch = |block: u64| {
+            if !json {
+                eprintln!("{chain} up to block {block}");
+            }
+        };
+        let waits = |why: String| SentSearch { waits: Some(why), ..SentSearch::default() };
+        let search = match chains.iter().find(|(spec, _)| spec.chain == chain) {
+            Some((spec, client)) => post_unknown_sent(spec, client, database, &Clock::default(), account, watch)
+                .await
+                .unwrap_or_else(|error| waits(error.to_string())),
+            None => waits(format!("{chain} is not configured")),
+        };
+        if !json {
+            print_search(scope, &search);
+        }
+        searches.push((scope, search));
+    }
+    Ok(searches)
+}
+
+fn print_search(scope: Scope, search: &SentSearch) {
+    for one in &search.posted {
+        println!("posted   {} of {} to {} for {}", one.tx_hash, Amount(one.amount), one.to, one.psp_id);
+    }
+    if search.foreign > 0 {
+        println!("ignored  {} outbound transfers from vaults that the database does not have", search.foreign);
+    }
+    match &search.waits {
+        Some(why) => println!("paused   {scope}: {why}"),
+        None => println!("lifted   {scope}: {} blocks searched", search.blocks),
+    }
+}
+
+fn search_json(scope: Scope, search: &SentSearch) -> Value {
+    let posted = search.posted.iter().map(|one| {
+        json!({ "psp_id": one.psp_id, "payment": one.payment, "tx_hash": one.tx_hash, "log_index": one.log_index,
+            "token_address": one.token_address, "to": one.to, "amount": Amount(one.amount).to_string() })
+    });
+    json!({ "scope": scope.to_string(), "blocks": search.blocks, "posted": posted.collect::<Value>(),
+        "foreign": search.foreign, "waits": search.waits })
 }
 
 async fn read_again(

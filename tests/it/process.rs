@@ -71,6 +71,22 @@ impl Home {
         self.database.as_ref().map_or_else(embedded, |database| database.url().to_owned())
     }
 
+    /// Copies its database while the sandbox is stopped.
+    pub async fn copy_database(&self) -> TestDatabase {
+        match &self.database {
+            Some(database) => database.copy().await,
+            None => TestDatabase::sqlite_in(self.path()).copy().await,
+        }
+    }
+
+    /// Restores a copy of its database while the sandbox is stopped.
+    pub async fn restore_database(&self, copy: TestDatabase) {
+        match &self.database {
+            Some(database) => database.restore(copy).await,
+            None => TestDatabase::sqlite_in(self.path()).restore(copy).await,
+        }
+    }
+
     /// Command-line arguments that select it.
     pub fn args(&self) -> Vec<&str> {
         let folder = ["--data-dir", self.path().to_str().unwrap()];

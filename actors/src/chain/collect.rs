@@ -24,7 +24,7 @@ use payferry_runtime::supervise::doubled;
 use tokio::time::Instant;
 
 use super::ChainContext;
-use super::done::{decoded, take};
+use super::done::{decoded, first_block_at, take};
 use super::errors::{Errors, SettleError};
 use super::operations::{
     BadOperation, address_of, bad, failure_text, max_fee, payment_ulid, psp_ulid, unsigned, vault_of, verdicts,
@@ -341,7 +341,7 @@ impl SettlerState {
         }
         let ChainContext { spec, client, .. } = &self.args.context;
         let since = row.created_at.div_euclid(1_000) - CLOCK_SKEW_SECS;
-        let mut from = self.first_block_at(since, until).await?;
+        let mut from = first_block_at(client, since, until).await?;
         let mut step = spec.range_blocks_max;
         let filter = Filter::new()
             .address(alloy_address(spec.contract))

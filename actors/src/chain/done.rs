@@ -9,7 +9,7 @@ use alloy::sol_types::{SolCall, SolEvent};
 use payferry_contracts::Payferry;
 use payferry_domain::{Address, Timestamp};
 use payferry_entities::operations;
-use payferry_evm::client::ClientError;
+use payferry_evm::client::{ChainClient, ClientError};
 use payferry_evm::wallet::{alloy_address, domain_hash};
 use payferry_journal::MovedAmounts;
 use payferry_journal::chain::attempts;
@@ -40,7 +40,7 @@ impl SettlerState {
         let ChainContext { spec, client, .. } = &self.args.context;
         let [answer] = take(self.state_at(read, vec![done_at_call(spec.contract, key)]).await?)?;
         let done_secs = i64::try_from(decoded::<Payferry::doneAtCall>(&answer?)?).unwrap_or(i64::MAX);
-        let mut from = self.first_block_at(done_secs, read).await?;
+        let mut from = first_block_at(client, done_secs, read).await?;
         let mut step = spec.range_blocks_max;
         for _ in 0..DONE_SEARCH_RANGES_MAX {
             let to = from.saturating_add(step - 1).min(read);
@@ -56,7 +56,7 @@ impl SettlerState {
                 }
                 Err(error) => return Err(error.into()),
             }
-            if to == read || self.block_secs(to).await? > done_secs {
+            if to == read || block_secs(client, to).await? > done_secs {
                 break;
             }
             from = to + 1;
@@ -89,32 +89,32 @@ impl SettlerState {
         Some((place, carried))
     }
 
-    /// First block up to `read` that is not older than this time.
-    pub(super) async fn first_block_at(&self, secs: i64, read: u64) -> Result<u64, SettleError> {
-        let (mut low, mut high) = (0, read);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.block_secs(middle).await? < secs {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        Ok(low)
-    }
-
-    async fn block_secs(&self, block: u64) -> Result<i64, SettleError> {
-        let headers = self.args.client.headers([block]).await?;
-        let header = headers.first().ok_or(ClientError::UnknownBlock)?;
-        Ok(header.time.as_millis().div_euclid(1_000))
-    }
-
     /// Results of calls on the state after `block`. A lagging endpoint must not answer from an older state: it would
     /// report a completed operation as open.
     pub(super) async fn state_at(&self, block: u64, calls: Vec<(Address, Vec<u8>)>) -> Result<StateAt, SettleError> {
         let answers = self.args.client.calls_at(block, calls).await.map_err(|error| unread_state(block, error))?;
         Ok(answers.into_iter().map(|answer| answer.map_err(|error| unread_state(block, error))).collect())
     }
+}
+
+/// First block up to `read` that is not older than this time.
+pub(super) async fn first_block_at(client: &ChainClient, secs: i64, read: u64) -> Result<u64, ClientError> {
+    let (mut low, mut high) = (0, read);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if block_secs(client, middle).await? < secs {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(low)
+}
+
+async fn block_secs(client: &ChainClient, block: u64) -> Result<i64, ClientError> {
+    let headers = client.headers([block]).await?;
+    let header = headers.first().ok_or(ClientError::UnknownBlock)?;
+    Ok(header.time.as_millis().div_euclid(1_000))
 }
 
 /// Results of calls, each with its own error.

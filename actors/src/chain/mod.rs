@@ -26,6 +26,7 @@ mod simulate;
 mod step_size;
 mod submit;
 mod sweep;
+mod unknown_sent;
 pub mod watcher;
 pub mod watchlist;
 
@@ -46,6 +47,7 @@ pub(crate) use deposits::psp_ids;
 pub use finality_waits::{FinalityWait, HeldTransfer};
 pub use reread::{RereadError, RereadResult, reread};
 pub use settler::{Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport};
+pub use unknown_sent::{SentSearch, post_unknown_sent};
 pub use watcher::{HeadSignals, Watcher, WatcherArgs, WatcherMessage, WatcherReport, wake_on_change};
 pub use watchlist::{ChainView, Watchlist};
 

@@ -1,4 +1,4 @@
-//! Nonce conflicts and gaps.
+//! Nonce conflicts, gaps, and nonces that the database does not know.
 //!
 //! A chain executes an account's transactions in nonce order, so a missing or conflicting nonce blocks all later ones,
 //! whatever their fees. Deliberately absent: fees (`submit`), and transactions that are merely slow (`resolve`).
@@ -10,6 +10,7 @@ use payferry_domain::Address;
 use payferry_entities::chain_txs;
 use payferry_evm::fees::Fees;
 use payferry_evm::wallet::OperatorSigner;
+use payferry_journal::audit::Actor;
 use payferry_journal::chain::queue;
 use tokio::time::Instant;
 
@@ -17,6 +18,7 @@ use super::ChainContext;
 use super::checkpoint::Step;
 use super::errors::SettleError;
 use super::settler::SettlerState;
+use crate::pauses::{self, Scope};
 
 /// Time for which a nonce must have been used without any of our hashes before the transaction is given up.
 const NONCE_TAKEN_FOR: Duration = Duration::from_secs(5);
@@ -51,8 +53,51 @@ impl SettlerState {
         Ok(since.elapsed() >= NONCE_TAKEN_FOR && used(client.nonce(sender_of(tx)?, &tag).await?))
     }
 
+    /// Next nonce of the account: by the database, and by an endpoint's newest block. If the endpoint's is too high, a
+    /// nonce is left out, and filled later when the transaction is not mined.
+    pub(super) async fn next_nonces(&self, account: Address) -> Result<(i64, i64), SettleError> {
+        let ChainContext { spec, client, database, .. } = &self.args.context;
+        let ours = queue::next_nonce(database, spec.chain, account).await?.unwrap_or(0);
+        let theirs = client.nonce(account, "latest").await?;
+        Ok((ours, i64::try_from(theirs).map_err(|_| SettleError::Row("a nonce is out of range"))?))
+    }
+
+    /// True if outbound transfers of the chain wait until a reconciliation has posted those that the database does not
+    /// know. If they were sent again, they would be paid twice.
+    pub(super) async fn is_unreconciled(&self, (ours, theirs): (i64, i64)) -> Result<bool, SettleError> {
+        if theirs > ours {
+            self.hold_outbound(&format!("its next nonce is {theirs} on the chain and {ours} in the database")).await?;
+            return Ok(true);
+        }
+        Ok(pauses::is_set(&self.args.database, self.unreconciled()).await?)
+    }
+
+    /// Pauses outbound transfers of the chain until a reconciliation.
+    async fn hold_outbound(&self, why: &str) -> Result<(), SettleError> {
+        let ChainContext { database, clock, .. } = &self.args.context;
+        let scope = self.unreconciled();
+        if pauses::is_set(database, scope).await? {
+            return Ok(());
+        }
+        let account = self.args.send_signer.address();
+        let reason =
+            format!("the sender {account} has transactions that the database does not know: {why}; run reconcile");
+        tracing::error!(%scope, "outbound transfers are paused: {reason}");
+        let transaction = database.begin().await?;
+        pauses::set(&transaction, scope, &reason, &Actor::Service, clock.real_now()).await?;
+        transaction.commit().await?;
+        Ok(())
+    }
+
+    fn unreconciled(&self) -> Scope {
+        Scope::Unreconciled(self.args.spec.chain, self.args.send_signer.address())
+    }
+
     /// Gives up a transaction with a taken nonce: its operations are queued again.
     pub(super) async fn give_up(&mut self, tx: &chain_txs::Model) -> Result<(), SettleError> {
+        if sender_of(tx)? == self.args.send_signer.address() {
+            self.hold_outbound(&format!("nonce {} was used by another transaction", tx.nonce)).await?;
+        }
         tracing::error!(chain = %self.args.spec.chain, tx.nonce = tx.nonce,
             "a nonce was taken by another transaction; its operations are queued again");
         let rows = queue::carried(&self.args.database, &[tx.id]).await?;

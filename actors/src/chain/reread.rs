@@ -23,7 +23,7 @@ use super::poll::PollError;
 use super::watchlist::Watchlist;
 
 /// Consecutive failures of the endpoints after which the reread ends.
-const FAILURES_MAX: u32 = 4;
+pub(super) const FAILURES_MAX: u32 = 4;
 
 /// Error of a reread.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +45,7 @@ pub enum RereadError {
     NeverRead,
 }
 
-fn failed(error: impl Display) -> RereadError {
+pub(super) fn failed(error: impl Display) -> RereadError {
     RereadError::Failed(error.to_string())
 }
 
@@ -69,13 +69,11 @@ pub async fn reread(
     (from, to): (u64, u64),
     mut watch: impl FnMut(u64),
 ) -> Result<RereadResult, RereadError> {
-    let cursor = chain_cursors::Entity::find_by_id(spec.chain.as_str()).one(database.reader()).await.map_err(failed)?;
-    let read = cursor.ok_or(RereadError::NeverRead)?.block_number;
-    let read = u64::try_from(read).unwrap_or(0);
+    let (read, last_final) = last_blocks(spec, client, database).await?;
     if to > read {
         return Err(RereadError::Unread(read));
     }
-    let last_final = last_final(spec, client, read).await.map_err(failed)?.ok_or(RereadError::NothingFinal)?;
+    let last_final = last_final.ok_or(RereadError::NothingFinal)?;
     if to > last_final {
         return Err(RereadError::NotFinal(last_final));
     }
@@ -110,13 +108,20 @@ pub async fn reread(
     Ok(reread)
 }
 
-/// The last final block that the watcher has read; by depth where the endpoints do not report finality.
-async fn last_final(spec: &ChainSpec, client: &ChainClient, read: u64) -> Result<Option<u64>, ClientError> {
+/// The last block that the watcher has read, and the last final one of them; by depth where the endpoints do not report
+/// finality.
+pub(super) async fn last_blocks(
+    spec: &ChainSpec,
+    client: &ChainClient,
+    database: &Database,
+) -> Result<(u64, Option<u64>), RereadError> {
+    let cursor = chain_cursors::Entity::find_by_id(spec.chain.as_str()).one(database.reader()).await.map_err(failed)?;
+    let read = u64::try_from(cursor.ok_or(RereadError::NeverRead)?.block_number).unwrap_or(0);
     if !spec.has_finalized {
-        return Ok(read.checked_sub(spec.fallback_depth_blocks));
+        return Ok((read, read.checked_sub(spec.fallback_depth_blocks)));
     }
-    let heads = client.heads(false, true, None, 0).await?;
-    Ok(heads.finalized.map(|finalized| finalized.number.min(read)))
+    let heads = client.heads(false, true, None, 0).await.map_err(failed)?;
+    Ok((read, heads.finalized.map(|finalized| finalized.number.min(read))))
 }
 
 async fn missing(reader: &Reader, lookup: Lookup<'_>, from: u64, to: u64) -> Result<Vec<transfers::Model>, PollError> {

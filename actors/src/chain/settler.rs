@@ -256,6 +256,8 @@ pub struct SettlerState {
     pub(super) progress_due: Instant,
     /// True if transactions mined before the start were sent again.
     pub(super) sent_again: bool,
+    /// True if the sender's nonce was compared with the chain's after the start, before new orders are accepted.
+    is_sender_compared: bool,
     /// Next page of mined transactions.
     pub(super) mined_page: queue::QueuePage<i64>,
     /// Next page of mined operations.
@@ -296,6 +298,7 @@ impl Behaviour for Settler {
             unmined: BTreeMap::new(),
             progress_due: Instant::now(),
             sent_again: false,
+            is_sender_compared: false,
             mined_page: queue::QueuePage::default(),
             done_page: queue::QueuePage::default(),
             failed_page: queue::QueuePage::default(),
@@ -403,6 +406,8 @@ impl SettlerState {
     /// Checks all open transactions, and opens a batch window if operations are queued.
     async fn poll_settler(&mut self, myself: &Mailbox<SettlerMessage>, errors: &mut Errors) -> Result<(), SettleError> {
         // An error of one part (such as a fee above the ceiling) does not block the others.
+        let compared = self.compare_sender().await;
+        errors.take(compared)?;
         let resolved = self.resolve(errors).await;
         errors.take(resolved)?;
         let completed = self.complete(errors).await;
@@ -418,6 +423,15 @@ impl SettlerState {
                 self.deferred.clear();
                 self.refused.clear();
             }
+        }
+        Ok(())
+    }
+
+    async fn compare_sender(&mut self) -> Result<(), SettleError> {
+        if !self.is_sender_compared {
+            let nonces = self.next_nonces(self.args.send_signer.address()).await?;
+            self.is_unreconciled(nonces).await?;
+            self.is_sender_compared = true;
         }
         Ok(())
     }

@@ -58,8 +58,11 @@ pub(super) async fn of_payments(
 ) -> Result<HashMap<String, Vec<Holding>>, DbErr> {
     let list = texts_of(database.backend(), 1);
     let sql = format!(
-        "SELECT subject, chain, token_address, {} FROM ledger_postings WHERE subject IN ({list}) \
-         AND (debit IN ('payment', 'suspense') OR credit IN ('payment', 'suspense')) GROUP BY subject, chain, token_address",
+        "SELECT subject, chain, token_address, {} FROM (\
+         SELECT subject, chain, token_address, debit, credit, amount FROM ledger_postings WHERE subject IN ({list}) \
+         AND (debit IN ('payment', 'suspense') OR credit IN ('payment', 'suspense')) \
+         UNION ALL SELECT reference, chain, token_address, debit, credit, amount FROM ledger_postings \
+         WHERE kind = 'unknown_sent' AND reference IN ({list})) held GROUP BY subject, chain, token_address",
         held("'payment', 'suspense'")
     );
     by_owner(query_all(database.reader(), &sql, [text_list(subjects)?]).await?)

@@ -166,6 +166,8 @@ pub enum Away {
     Chain,
     /// A chain, or all of them: the operator has paused new payments.
     ChainPaused,
+    /// Outbound transfers of a chain: the operator must reconcile them first.
+    Unreconciled,
     /// The payment's actor: it has failed too often and waits for an operator.
     Payment,
     /// The actor of the payout or withdrawal: as for a payment.
@@ -351,7 +353,7 @@ impl ApiError {
             Self::RateLimited(secs) | Self::NotOperator(TokenProblem::TooManyAttempts(secs)) => Some((*secs).max(1)),
             Self::IdempotencyRunning => Some(RETRY_RUNNING_SECS),
             Self::Unavailable(Away::IdentityProvider, _) => None,
-            Self::Unavailable(Away::ChainPaused, _) => Some(RETRY_PAUSED_SECS),
+            Self::Unavailable(Away::ChainPaused | Away::Unreconciled, _) => Some(RETRY_PAUSED_SECS),
             Self::TimedOut | Self::Unavailable(..) => Some(RETRY_AWAY_SECS),
             _ => None,
         }
@@ -458,6 +460,7 @@ impl Away {
             Self::Database => "database_unavailable",
             Self::Chain => "chain_unavailable",
             Self::ChainPaused => "chain_paused",
+            Self::Unreconciled => "sending_unreconciled",
             Self::Payment => "payment_quarantined",
             Self::OutboundTransfer => "sending_quarantined",
             Self::IdentityProvider => "identity_provider_unconfigured",
@@ -473,6 +476,10 @@ impl Away {
             Self::Chain => "The chain does not answer at the moment; try again, or use another chain.",
             Self::ChainPaused => {
                 "The chain takes no new payments at the moment: the operator has paused it. Use another chain."
+            }
+            Self::Unreconciled => {
+                "The service has lost outbound transfers on this chain, and takes no new ones until the operator has \
+                 reconciled it. Nothing was created. Before you repeat a request, look in the ledger for `unknown_sent`."
             }
             Self::Payment => "The payment cannot be processed at the moment; the operator was notified.",
             Self::OutboundTransfer => {

@@ -9,7 +9,8 @@ pub struct Model {
     /// Position in the ledger; grows with every commit.
     #[sea_orm(primary_key)]
     pub position: i64,
-    /// Subject: `pay_`, `tr_`, `po_` or `wd_` id, or `dep_` with the place of a deposit.
+    /// Subject: `pay_`, `tr_`, `po_` or `wd_` id, `dep_` with the place of a deposit, or `sent_` with the place of an
+    /// unknown outbound transfer.
     pub subject: String,
     /// Version of the subject whose commit created the posting.
     pub version: i64,

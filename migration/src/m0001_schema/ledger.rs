@@ -23,6 +23,8 @@ pub(super) const BOTH: &[&str] = &[
          FOREIGN KEY (psp_id) REFERENCES psps (id)
      )",
     "CREATE INDEX ledger_postings_psp_id_position ON ledger_postings (psp_id, position)",
+    // Outbound transfers that only the chain knows; the reference is the payment whose vault they left.
+    "CREATE INDEX ledger_postings_unknown_sent ON ledger_postings (reference) WHERE kind = 'unknown_sent'",
     "CREATE TABLE balances (
          psp_id TEXT NOT NULL,
          chain TEXT NOT NULL,

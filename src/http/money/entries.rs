@@ -34,10 +34,12 @@ record! {
         id: String = row.position.to_string(),
         /// Position in the ledger; increasing.
         position: i64 = row.position,
-        /// The payment, transfer, payout or withdrawal that caused it; for a deposit, its place on the chain.
+        /// The payment, transfer, payout or withdrawal that caused it; for a deposit or an unknown outbound transfer, its
+        /// place on the chain.
         subject: String = row.subject,
         /// received, settled, fee, reserved, sent, returned, delivered, dust, or the reversal of one of them; deposited: a
-        /// transfer to your vault that no payment explains.
+        /// transfer to your vault that no payment explains; unknown_sent: an outbound transfer that the service had lost
+        /// and found on the chain.
         kind: String = row.kind,
         /// external, payment, psp, in_flight, treasury or suspense.
         debit: String = row.debit,

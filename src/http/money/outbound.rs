@@ -14,7 +14,9 @@ use payferry_evm::wallet::checksummed;
 use payferry_httpkit::extract::Field as _;
 use payferry_httpkit::extract::field::required;
 use payferry_httpkit::lists::{DateTime, Found, NewestKey, Page, PageParams, read_page};
-use payferry_httpkit::{Answer, ApiError, Money, Path, Problem, QueryFields, Read, Submission, query, request, rule};
+use payferry_httpkit::{
+    Answer, ApiError, Away, Money, Path, Problem, QueryFields, Read, Submission, query, request, rule,
+};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_journal::outbound::outbound_of;
 use payferry_journal::psps::wallets::withdrawal_wallet;
@@ -98,9 +100,20 @@ pub(super) async fn check_suitable(app: &AppShared, to: Address) -> Result<(), A
     Err(ApiError::conflict("wallet_unsuitable", format!("The wallet {unsuitable}.")))
 }
 
-/// Refuses new orders of a paused account.
-fn check_open(app: &AppShared, psp_id: PspId) -> Result<(), ApiError> {
-    if app.system.pauses().is_paused(Scope::Psp(psp_id)) { Err(ApiError::psp_paused()) } else { Ok(()) }
+/// Refuses new orders of a paused account, and on a chain that must be reconciled.
+fn check_open(app: &AppShared, psp_id: PspId, chain: Chain) -> Result<(), ApiError> {
+    if app.system.pauses().is_paused(Scope::Psp(psp_id)) {
+        return Err(ApiError::psp_paused());
+    }
+    check_reconciled(app, chain)
+}
+
+/// Refuses new outbound transfers that may repeat lost ones.
+pub(in crate::http) fn check_reconciled(app: &AppShared, chain: Chain) -> Result<(), ApiError> {
+    if app.system.pauses().is_unreconciled(chain) {
+        return Err(ApiError::Unavailable(Away::Unreconciled, format!("{chain} must be reconciled").into()));
+    }
+    Ok(())
 }
 
 /// Audit entry of a request that sends money. The address is not in it: a customer's wallet is personal data.
@@ -201,11 +214,12 @@ request! {
         (status = 409, description = "`insufficient_balance`, `above_send_limit`, `above_daily_limit`, `customer_inactive`, \
             `customer_not_cleared`, `customer_without_wallet`, `wallet_unsuitable` or `psp_paused`.", body = Problem),
         (status = 422, description = "Every invalid field is named; or `token_unavailable`.", body = Problem),
+        (status = 503, description = "`sending_unreconciled`: the operator must reconcile the chain first.", body = Problem),
     ),
 )]
 pub async fn create_payout(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {
     let PayoutRequest { order: terms, customer_id } = request.parse()?;
-    check_open(&app, request.psp_id)?;
+    check_open(&app, request.psp_id, terms.chain)?;
     check_customer(&app, request.psp_id, customer_id).await?;
     let to = wallet_of(&app, customer_id).await?;
     let id = OutboundId::Payout(PayoutId::generate());
@@ -285,11 +299,12 @@ request! {
         (status = 409, description = "`insufficient_balance`, `above_send_limit`, `above_daily_limit`, \
             `withdrawal_wallet_missing`, `wallet_unsuitable` or `psp_paused`.", body = Problem),
         (status = 422, description = "Every invalid field is named; or `token_unavailable`.", body = Problem),
+        (status = 503, description = "`sending_unreconciled`: the operator must reconcile the chain first.", body = Problem),
     ),
 )]
 pub async fn create_withdrawal(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {
     let WithdrawalRequest { order: terms } = request.parse()?;
-    check_open(&app, request.psp_id)?;
+    check_open(&app, request.psp_id, terms.chain)?;
     let wallet = withdrawal_wallet(app.database(), request.psp_id, terms.chain, app.clock().now());
     let Some(to) = wallet.await.map_err(WithdrawalWalletError::from)? else {
         let detail = "The operator has registered no withdrawal wallet for this account, or it is not effective yet.";

@@ -23,6 +23,7 @@ use utoipa::ToSchema;
 use super::change::Change;
 use super::initiate::OwnFields;
 use super::own;
+use crate::http::money::outbound::check_reconciled;
 use crate::http::state::{AppShared, ChangeOf, OneOf};
 
 record! {
@@ -147,8 +148,8 @@ request! {
             `funds_blocked`, `refund_spans_vaults`, `refund_must_be_all`, `insufficient_balance`, or `psp_paused`: the \
             operator has paused the account.", body = Problem),
         (status = 422, description = "Every invalid field is named; or `refund_address_required`.", body = Problem),
-        (status = 503, description = "`chain_unavailable`: the chain did not say if the sender is a plain account.",
-            body = Problem),
+        (status = 503, description = "`chain_unavailable`: the chain did not say if the sender is a plain account; \
+            `sending_unreconciled`: the operator must reconcile the chain first.", body = Problem),
     ),
 )]
 pub async fn request(parts: ChangeOf<Money>) -> Result<Response, ApiError> {
@@ -189,6 +190,7 @@ impl RefundRequest {
         refund_id: RefundId,
     ) -> Result<Change, ApiError> {
         let asset = self.asset(app, payment)?;
+        check_reconciled(app, asset.map_or(payment.terms.chain, |asset| asset.chain))?;
         let funds = if asset.is_some() { Funds::Misdirected } else { Funds::Received };
         let Self { own: OwnFields { metadata, reference }, amount, address: to, .. } = self;
         let plain = app.system.plain_recipient(payment, asset, to).await;

@@ -143,6 +143,29 @@ impl TestDatabase {
         connection.close().await.unwrap();
     }
 
+    /// Copies the database. Nothing may use it meanwhile.
+    pub async fn copy(&self) -> Self {
+        if let Storage::Server { server, name, .. } = &self.place {
+            let copy = format!("test_{}", Ulid::generate()).to_lowercase();
+            administer(server, &format!("CREATE DATABASE {copy} TEMPLATE {name}")).await.unwrap();
+            let url = with_database(server, &copy).into();
+            return Self { url, place: Storage::Server { server: server.clone(), name: copy, is_small: false } };
+        }
+        let folder = tempfile::tempdir().unwrap();
+        copy_file(self.folder().unwrap(), folder.path());
+        Self { url: sqlite_url(folder.path()), place: Storage::Folder(folder) }
+    }
+
+    /// Replaces the database by a copy of it. Nothing may use it meanwhile.
+    pub async fn restore(&self, copy: Self) {
+        if let (Storage::Server { server, name, .. }, Storage::Server { name: copy, .. }) = (&self.place, &copy.place) {
+            administer(server, &format!("DROP DATABASE {name} WITH (FORCE)")).await.unwrap();
+            administer(server, &format!("ALTER DATABASE {copy} RENAME TO {name}")).await.unwrap();
+            return;
+        }
+        copy_file(copy.folder().unwrap(), self.folder().unwrap());
+    }
+
     /// Opens a connection beside the service, to inspect or disturb the database.
     pub async fn connect(&self) -> DatabaseConnection {
         connect(&self.url).await.unwrap()
@@ -180,6 +203,12 @@ pub async fn query_plan(connection: &impl ConnectionTrait, mut statement: Statem
 
 fn sqlite_url(folder: &Path) -> String {
     format!("sqlite://{}?mode=rwc", folder.join(SQLITE_FILE).display())
+}
+
+/// Copies the SQLite file. The last connection has removed its companion files.
+fn copy_file(from: &Path, to: &Path) {
+    assert!(!from.join(format!("{SQLITE_FILE}-wal")).exists() && !to.join(format!("{SQLITE_FILE}-wal")).exists());
+    std::fs::copy(from.join(SQLITE_FILE), to.join(SQLITE_FILE)).unwrap();
 }
 
 fn with_database(server: &Url, name: &str) -> Url {

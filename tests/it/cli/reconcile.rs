@@ -6,13 +6,13 @@ use std::time::Duration;
 use payferry::sandbox::{Folder, Payer, SandboxEnv};
 use payferry_domain::{Address, Chain, Token};
 use payferry_entities::{Database, chain_cursors, transfers};
-use reqwest::Method;
+use reqwest::{Method, StatusCode};
 use sea_orm::{ConnectionTrait, EntityTrait, PaginatorTrait};
 use serde_json::{Value, json};
 
 use super::{Home, Running, complaint, run};
 
-use crate::call::{assert_has, until};
+use crate::call::{assert_has, column, until};
 
 fn reconcile(home: &Home, more: &[&str]) -> Output {
     run(&[["reconcile", "--pause-secs", "1"].as_slice(), more, &home.args()].concat())
@@ -130,4 +130,90 @@ async fn rereads_final_blocks_and_applies_missed_transfers() {
     let sandbox = Running::start(&home);
     sandbox.until(&format!("/payments/{id}"), |payment| payment["excess_received"] == "2.50").await;
     report(&home, 0);
+}
+
+/// A refund of this payment, with its own id as the idempotency key.
+async fn refund(sandbox: &Running, payment: &str, amount: &str) -> (StatusCode, Value) {
+    let body = json!({ "amount": amount, "address": format!("0x{}", "ad".repeat(20)) });
+    sandbox.psp().try_call(Method::POST, &format!("/payments/{payment}/refunds"), &body, Some(payment)).await.unwrap()
+}
+
+async fn refunded(sandbox: &Running, payment: &str, amount: &str) {
+    let (status, asked) = refund(sandbox, payment, amount).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{asked:#}");
+    let path = format!("/payments/{payment}/refunds/{}", asked["refund_id"].as_str().unwrap());
+    sandbox.until(&path, |refund| refund["status"] == "sent").await;
+}
+
+#[tokio::test]
+async fn refunds_after_the_copy_are_posted_before_anything_else_is_sent() {
+    let home = Home::new().await;
+    let sandbox = Running::start(&home);
+    let settled = sandbox.settled_payment().await["payment_id"].as_str().unwrap().to_owned();
+    let short = sandbox.payment().await;
+    sandbox.ok(Method::POST, &format!("/sandbox/payments/{short}/pay"), Some(json!({ "amount": "4" }))).await;
+    sandbox.until(&format!("/payments/{short}"), |payment| payment["status"] == "mismatched").await;
+    sandbox.stop();
+    let copy = home.copy_database().await;
+    let sandbox = Running::start(&home);
+    refunded(&sandbox, &settled, "2.5").await;
+    refunded(&sandbox, &short, "1").await;
+    sandbox.stop();
+    home.restore_database(copy).await;
+
+    // The PSP repeats the refunds, which the copy does not know.
+    let sandbox = Running::start(&home);
+    let listed = async || {
+        let (_, listed) = sandbox.operator(Method::GET, "/ops/stuck?kind=paused", None).await;
+        listed["kinds"][0]["items"][0]["id"].is_string().then_some(listed)
+    };
+    let paused = until("outbound transfers are paused", listed).await;
+    let item = &paused["kinds"][0]["items"][0];
+    let scope = item["id"].as_str().unwrap();
+    assert!(scope.starts_with("unreconciled:base:0x"), "{paused:#}");
+    assert!(
+        item["reason"].as_str().unwrap().contains("its next nonce is 2 on the chain and 0 in the database"),
+        "{item:#}"
+    );
+    for (payment, amount) in [(&settled, "2.5"), (&short, "1")] {
+        let (status, refused) = refund(&sandbox, payment, amount).await;
+        assert_eq!((status, &refused["code"]), (StatusCode::SERVICE_UNAVAILABLE, &"sending_unreconciled".into()));
+    }
+    let lifted = run(&[["pause", "lift", scope].as_slice(), &home.args()].concat());
+    assert!(complaint(&lifted).contains("only `payferry reconcile` lifts"), "{}", complaint(&lifted));
+    // Settlements continue.
+    sandbox.settled_payment().await;
+
+    sandbox.ok(Method::POST, "/sandbox/chains/base/mine", Some(json!({"blocks": 100}))).await;
+    // The first runs may post and still wait, until the watcher has read the blocks.
+    let mut posted = Vec::new();
+    let finished = async || {
+        let output = reconcile(&home, &["--json"]);
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", complaint(&output)));
+        posted.extend(column(&said["unknown_sent"][0]["posted"], "amount"));
+        said["unknown_sent"][0]["waits"].is_null().then_some((output.status.code(), said))
+    };
+    let (code, said) = until("it is reconciled", finished).await;
+    assert_eq!((code, said["is_clean"].as_bool()), (Some(0), Some(true)), "{said:#}");
+    posted.sort_by_key(Value::to_string);
+    assert_eq!(posted, ["1.00", "2.50"]);
+    let again = report(&home, 0);
+    assert_eq!(again["unknown_sent"], json!([]), "the pause is lifted and nothing is posted twice");
+    let listed = sandbox.ok(Method::GET, "/ledger/entries?limit=50", None).await;
+    let lost: Vec<_> =
+        listed["entries"].as_array().unwrap().iter().filter(|one| one["kind"] == "unknown_sent").collect();
+    let mut lost: Vec<_> = lost.iter().map(|one| (&one["debit"], &one["credit"], &one["amount"])).collect();
+    lost.sort_by_key(|(debit, ..)| debit.to_string());
+    let (out, of_payment, of_psp) = (Value::from("external"), Value::from("payment"), Value::from("psp"));
+    assert_eq!(lost, [(&of_payment, &out, &json!("1.00")), (&of_psp, &out, &json!("2.50"))]);
+    // Two settled payments, less what was sent from the vault.
+    sandbox.until("/balances", |all| all["balances"][0]["available"] == "17.30").await;
+
+    // Requested again, it is sent, with the next nonce.
+    let accepted = async || (refund(&sandbox, &settled, "0.5").await.0 == StatusCode::ACCEPTED).then_some(());
+    until("refunds are accepted again", accepted).await;
+    let sent = |payment: &Value| payment["refunds"][0]["status"] == "sent";
+    sandbox.until(&format!("/payments/{settled}"), sent).await;
+    report(&home, 0);
+    sandbox.stop();
 }

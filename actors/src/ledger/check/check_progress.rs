@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use payferry_domain::ledger::{Account, Asset, Holdings};
 use payferry_domain::{Amount, Timestamp};
 use payferry_entities::{Database, Transaction, find_all, payments, query_all, sendings};
+use payferry_journal::chain::unknown_sent::UNKNOWN_SENT_PREFIX;
 use payferry_journal::lists::{text_list, texts_of};
 use payferry_journal::outbound as sending_store;
 use payferry_journal::payments::{StoreError, payment_of};
@@ -120,8 +121,8 @@ impl CheckProgress {
     async fn at_subjects(&mut self, snapshot: &Transaction, findings: &Findings, now: Timestamp) -> Result<(), DbErr> {
         let mut wanted: BTreeSet<String> = findings.subjects(KNOWN_MAX).into_iter().collect();
         wanted.extend(touched(snapshot, self.touched_position, self.position).await?);
-        // A deposit has no state beside its posting.
-        wanted.retain(|subject| !subject.starts_with(DEPOSIT_PREFIX));
+        // A deposit and an unknown outbound transfer have no state beside their posting.
+        wanted.retain(|subject| ![DEPOSIT_PREFIX, UNKNOWN_SENT_PREFIX].iter().any(|one| subject.starts_with(one)));
         let mut subjects = Subjects::default();
         subjects.read(snapshot, &wanted).await?;
         let payments = after::<payments::Model>(snapshot, "payments", &self.payments_after, WALK_PAYMENTS).await?;

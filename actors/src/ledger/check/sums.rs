@@ -36,8 +36,8 @@ pub(super) struct Sum {
     pub psp: i64,
     pub in_flight: i64,
     pub treasury: i64,
-    /// Amount debited from `psp` without a check of the balance: orphaned settlements, and refunds that were sent after
-    /// they had failed. The balance can be negative by at most this amount.
+    /// Amount debited from `psp` without a check of the balance: orphaned settlements, refunds that were sent after
+    /// they had failed, and unknown outbound transfers. The balance can be negative by at most this amount.
     pub ungated: i64,
 }
 

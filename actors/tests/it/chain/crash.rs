@@ -123,9 +123,10 @@ async fn killed_while_giving_up_nonces_that_were_taken() {
     let statuses = async || env.txs().await.into_iter().take(2).map(|tx| tx.status).collect::<Vec<_>>();
     assert_eq!(statuses().await, ["cancelled", "submitted"]);
     env.settle().await;
+    env.mine_until("both are given up", async || statuses().await == ["cancelled", "cancelled"]).await;
+    assert!(env.reconcile_sender().await.is_empty());
     env.mine_until_all("mined").await;
     fees::assert_moved_once(&env, 2).await;
-    assert_eq!(statuses().await, ["cancelled", "cancelled"]);
     let rows = env.operations().await;
     assert!(rows.iter().all(|row| row.attempts == 2), "{rows:?}");
 }

@@ -66,6 +66,11 @@ async fn an_id_used_up_with_other_terms_is_neither_a_success_nor_a_failure() {
     env.call_as("operator", env.spec.contract, call.abi_encode(), 1_000_000).await;
     env.mine(1).await;
     assert_eq!(env.balance(other).await, UNITS);
+    // The thief's transfer is not the operation's own, so the ledger has it apart.
+    let posted = env.reconcile_sender().await;
+    let rows: Vec<_> = posted.iter().map(|one| (one.psp_id.clone(), one.to, one.amount, &one.payment)).collect();
+    assert_eq!(rows, [(env.psp.to_string(), other, 1_000_000, &None)]);
+    assert!(env.reconcile_sender().await.is_empty(), "it is posted once");
     env.settle().await;
     env.mine_until("it is reported", async || {
         env.handle.blocked_reason().is_some_and(|reason| reason.contains("its own event was not found"))

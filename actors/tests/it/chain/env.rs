@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use payferry_actors::chain::{
     ChainContext, FinalityWait, NoCheckpoint, Settler, SettlerArgs, SettlerHandle, SettlerMessage, SettlerReport, Step,
-    Watcher, WatcherArgs, WatcherMessage, WatcherReport, Watchlist, wake_on_change,
+    Watcher, WatcherArgs, WatcherMessage, WatcherReport, Watchlist, post_unknown_sent, wake_on_change,
 };
 use payferry_actors::inbox::PaymentInbox;
 use payferry_devchain::{Mining, Tags};
@@ -20,13 +20,14 @@ use payferry_domain::{
 use payferry_entities::{chain_tx_attempts, chain_txs, operations, payments, sendings, transfers};
 use payferry_evm::{ChainClient, ChainSpec};
 use payferry_journal::Journal;
+use payferry_journal::chain::unknown_sent::UnknownSent;
 use payferry_journal::payments::row_of;
 use payferry_runtime::observe::{ActorRegistry, Mailbox};
 use ractor::ActorStatus;
 use sea_orm::sea_query::{Condition, Expr, IntoCondition};
 use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder};
 
-use crate::env::{self, Coin, Options, SettlerKill, operator_signer, until_some};
+use crate::env::{self, Coin, Options, SettlerKill, operator, operator_signer, until_some};
 
 /// A base fee above the ceiling of every transaction of ours (Base's ceiling, unless a test sets another).
 const TOO_DEAR_WEI: u64 = 30_000_000_000;
@@ -385,6 +386,21 @@ impl Env {
             ..self.operation_row(units)
         };
         self.queue(payments.iter().map(row)).await;
+    }
+
+    /// Posts outbound transfers of the signer that the database does not know, and lifts the pause for them; returns
+    /// those that were not posted before.
+    pub async fn reconcile_sender(&self) -> Vec<UnknownSent> {
+        let mut posted = Vec::new();
+        self.mine_until("the signer is reconciled", async || {
+            let (client, clock) = (self.client(), self.clock());
+            let search = post_unknown_sent(&self.spec, &client, &self.database, clock, operator(), |_| {}).await;
+            let Ok(search) = search else { return false };
+            posted.extend(search.posted);
+            search.waits.is_none()
+        })
+        .await;
+        posted
     }
 
     /// Queues a withdrawal of this amount to each recipient, as withdrawals do after their screening.

@@ -173,17 +173,21 @@ async fn stuck_transfer_is_resent_with_higher_fees_and_sent_once() {
 }
 
 #[tokio::test]
-async fn transfer_with_a_replaced_transaction_is_sent_once() {
+async fn transfer_with_a_replaced_transaction_is_sent_once_after_a_reconciliation() {
     let env = env().await;
     env.start().await;
     queued(&env, &[recipient(1), recipient(2)]).await;
     env.until_signed(2).await;
     // The signer's key signs elsewhere with the same nonce and far higher fees.
     env.operator_sends(0, 50 * GWEI, 20 * GWEI).await;
+    let status = async || env.txs().await.remove(0).status;
+    env.mine_until("the transaction is given up", async || status().await == "cancelled").await;
+    env.mine(20).await;
+    assert_eq!((env.txs().await.len(), completed(&env)), (1, 0), "the other transaction may have sent the same");
+    assert!(env.reconcile_sender().await.is_empty(), "it has sent nothing");
     until_completed(&env, 2).await;
     assert_sent_once(&env, &[recipient(1), recipient(2)]).await;
-    let replaced = env.txs().await.into_iter().find(|tx| tx.nonce == 0).unwrap();
-    assert_eq!(replaced.status, "cancelled");
+    assert_eq!(status().await, "cancelled");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ pub mod cursor;
 pub mod queue;
 pub mod recipients;
 pub mod rows;
+pub mod unknown_sent;
 
 use payferry_entities::operations;
 

@@ -3,7 +3,7 @@
 use axum::extract::Path;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use payferry_actors::pauses::Held;
+use payferry_actors::pauses::{Held, Scope};
 use payferry_domain::Timestamp;
 use payferry_httpkit::RequestBody as _;
 
@@ -79,8 +79,10 @@ fn table(held: &Held, now: Timestamp) -> Markup {
                         td { (pause.reason) }
                         td.n.wide { (ago(pause.since, now)) }
                         td {
-                            form.inline method="post" action={ (path("pauses")) "/" (name) "/lift" } {
-                                button.quiet aria-label={ "Lift the pause of " (name) } { "Lift" }
+                            @if let Scope::Unreconciled(..) = scope { code { "payferry reconcile" } } @else {
+                                form.inline method="post" action={ (path("pauses")) "/" (name) "/lift" } {
+                                    button.quiet aria-label={ "Lift the pause of " (name) } { "Lift" }
+                                }
                             }
                         }
                     }
