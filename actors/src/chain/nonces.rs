@@ -53,12 +53,13 @@ impl SettlerState {
         Ok(since.elapsed() >= NONCE_TAKEN_FOR && used(client.nonce(sender_of(tx)?, &tag).await?))
     }
 
-    /// Next nonce of the account: by the database, and by an endpoint's newest block. If the endpoint's is too high, a
-    /// nonce is left out, and filled later when the transaction is not mined.
+    /// Next nonce of the account: by the database, and by an endpoint's newest block. If the settler's is too high there,
+    /// a nonce is left out, and filled later when the transaction is not mined.
     pub(super) async fn next_nonces(&self, account: Address) -> Result<(i64, i64), SettleError> {
         let ChainContext { spec, client, database, .. } = &self.args.context;
-        let ours = queue::next_nonce(database, spec.chain, account).await?.unwrap_or(0);
+        // In this order, so that each of our transactions that the chain counts is stored.
         let theirs = client.nonce(account, "latest").await?;
+        let ours = queue::next_nonce(database, spec.chain, account).await?.unwrap_or(0);
         Ok((ours, i64::try_from(theirs).map_err(|_| SettleError::Row("a nonce is out of range"))?))
     }
 

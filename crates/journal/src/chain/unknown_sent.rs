@@ -8,7 +8,8 @@ use payferry_domain::ledger::{Account, PostingKind};
 use payferry_domain::{Address, Chain, Timestamp};
 use payferry_entities::{Database, Transaction, chain_txs, ledger_postings, query_all};
 use sea_orm::ActiveValue::NotSet;
-use sea_orm::{ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, Statement, TryInsertResult};
+use sea_orm::sea_query::OnConflict;
+use sea_orm::{ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, Statement};
 
 use super::rows::row_number;
 use crate::postings::balance_changes;
@@ -64,11 +65,13 @@ impl UnknownSent {
         let posting = self.posting(now);
         let transaction = database.begin().await?;
         let row = ledger_postings::ActiveModel { position: NotSet, ..posting.clone().into_active_model() };
-        let insert = ledger_postings::Entity::insert_many([row]).on_conflict_do_nothing();
-        let TryInsertResult::Inserted(1) = insert.exec_without_returning(&transaction).await? else {
+        let key = [ledger_postings::Column::Subject, ledger_postings::Column::Version, ledger_postings::Column::Line];
+        let keep = OnConflict::columns(key).do_nothing().to_owned();
+        let insert = ledger_postings::Entity::insert(row).on_conflict(keep);
+        if insert.exec_without_returning(&transaction).await? == 0 {
             transaction.rollback().await?;
             return Ok(false);
-        };
+        }
         for change in balance_changes([&posting]) {
             let sql = "INSERT INTO balances (psp_id, chain, token_address, available, reserved, updated_at) \
                        VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (psp_id, chain, token_address) DO UPDATE SET \
@@ -123,15 +126,56 @@ pub async fn account_for(
         updated_at: now.as_millis(),
     };
     let row = chain_txs::ActiveModel { id: NotSet, ..row.into_active_model() };
-    chain_txs::Entity::insert_many([row]).on_conflict_do_nothing().exec_without_returning(transaction).await?;
+    let key = [chain_txs::Column::Chain, chain_txs::Column::Sender, chain_txs::Column::Nonce];
+    let keep = OnConflict::columns(key).do_nothing().to_owned();
+    chain_txs::Entity::insert(row).on_conflict(keep).exec_without_returning(transaction).await?;
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use payferry_entities::balances;
+
     use super::*;
     use crate::chain::attempts::tests::{OLD, tx};
     use crate::writer::tests::Env;
+
+    #[tokio::test]
+    async fn transfer_is_posted_once_and_may_make_the_balance_negative() {
+        let Env { database, .. } = &Env::new().await;
+        let sent = |log_index, payment: Option<&str>| UnknownSent {
+            chain: Chain::Base,
+            tx_hash: "0xab".to_owned(),
+            log_index,
+            psp_id: "psp_1".to_owned(),
+            payment: payment.map(str::to_owned),
+            token_address: Address([1; 20]),
+            to: Address([2; 20]),
+            amount: 7,
+        };
+        for (sent, is_new) in [
+            (sent(0, None), true),
+            (sent(0, None), false),
+            (sent(1, None), true),
+            (sent(2, Some("pay_1")), true),
+            (sent(2, Some("pay_1")), false),
+        ] {
+            assert_eq!(sent.post(database, Timestamp(5)).await.unwrap(), is_new, "{sent:?}");
+        }
+        let balances = balances::Entity::find().all(database.reader()).await.unwrap();
+        let units: Vec<_> = balances.iter().map(|row| (row.available, row.reserved, row.updated_at)).collect();
+        assert_eq!(units, [(-14, 0, 5)], "a payment's own vault is no part of the balance");
+        let postings = ledger_postings::Entity::find().all(database.reader()).await.unwrap();
+        let mut lines: Vec<_> =
+            postings.iter().map(|row| (row.subject.as_str(), row.debit.as_str(), row.reference.as_str())).collect();
+        lines.sort_unstable();
+        let expected = [
+            ("sent_base_0xab_0", "psp", "0xab"),
+            ("sent_base_0xab_1", "psp", "0xab"),
+            ("sent_base_0xab_2", "payment", "pay_1"),
+        ];
+        assert_eq!(lines, expected);
+    }
 
     #[tokio::test]
     async fn search_starts_at_the_last_final_transaction_before_the_first_unknown_nonce() {
