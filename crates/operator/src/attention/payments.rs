@@ -16,7 +16,7 @@ use crate::attention::{
     OVERDUE_AFTER_SECS, Part, Position, UNAPPLIED_AFTER_SECS, UNSETTLED_AFTER_SECS,
 };
 use crate::decisions::aside::{self, SetAsideLine};
-use crate::decisions::query::{apply_set_aside, possible};
+use crate::decisions::query::{apply_set_aside, payer_in_review, possible};
 use crate::query::{Count, rows};
 
 // Literal states, not bound values: a partial index is used only for a query that contains its condition.
@@ -126,9 +126,10 @@ fn screened(payment: &Payment, decision: Decision) -> (Timestamp, String) {
         payment.transfers.iter().filter(|transfer| transfer.decision() == Some(decision)).collect();
     let refunds =
         payment.refunds.iter().filter(|refund| refund.awaits_screening() && refund.decision() == Some(decision));
-    let refunds: Vec<&Verdict> = refunds.filter_map(|refund| refund.verdict.as_deref()).collect();
-    let verdicts =
-        || concerned.iter().filter_map(|transfer| transfer.verdict.as_deref()).chain(refunds.iter().copied());
+    let refunds = refunds.filter_map(|refund| refund.verdict.as_deref());
+    let payer = payer_in_review(payment).filter(|payer| payer.decision() == Some(decision));
+    let others: Vec<&Verdict> = refunds.chain(payer.and_then(|payer| payer.verdict.as_deref())).collect();
+    let verdicts = || concerned.iter().filter_map(|transfer| transfer.verdict.as_deref()).chain(others.iter().copied());
     let since = verdicts().map(|verdict| verdict.checked_at).min().unwrap_or(payment.updated_at);
     let said: Vec<String> =
         verdicts().map(|verdict| format!("{} says {}", verdict.provider, verdict.flags.join(", "))).collect();
