@@ -198,6 +198,9 @@ const IDEMPOTENCY_KEY: Rule<String> = Rule {
     schema: || rule::string().min_length(Some(1)).max_length(Some(KEY_CHARS_MAX)).pattern(Some("^[!-~]+$")),
 };
 
+/// Description of the missing objects.
+const NOT_FOUND: &str = "`payment_not_found`, `transfer_not_found`, `refund_not_found` or `authorization_not_found`.";
+
 /// Description of the conflicts.
 const CONFLICT: &str = "The domain refuses it: `payment_pending`, `settlement_in_progress`, `settlement_not_failed`, \
     `funds_blocked`, `nothing_to_refund`, `refund_too_large`, `refund_spans_vaults`, `refund_must_be_all`, `refund_exists`, \
@@ -228,7 +231,7 @@ macro_rules! decision {
             params(("payment_id" = String, Path, description = PAYMENT_ID)),
             responses(
                 $((status = $status, description = "Done, or waiting for approval.", body = $body),)+
-                (status = 404, description = "`payment_not_found`, `transfer_not_found` or `refund_not_found`.", body = Problem),
+                (status = 404, description = NOT_FOUND, body = Problem),
                 (status = 409, description = CONFLICT, body = Problem),
                 (status = 422, description = "Invalid fields, all named; or `refund_address_invalid`.", body = Problem),
             ),
