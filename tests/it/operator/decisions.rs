@@ -1,11 +1,15 @@
 //! `/ops/payments`: manual decisions about money in review, blocked money and failed settlements.
 
 use payferry::sandbox::Payer;
+use payferry_accounts::operators::OperatorRole;
+use payferry_devchain::DevWallet;
 use payferry_domain::payment::{Decision, MISDIRECTED_LISTED_MAX};
 use payferry_evm::wallet::checksummed;
 
+use super::admission::create;
 use super::attention::until_stuck;
 use super::reply;
+use crate::http::authorizations::{payer, signed_by, typed_data};
 use crate::prelude::*;
 
 const ADA: &str = "0x000000000000000000000000000000000000ada3";
@@ -265,4 +269,55 @@ async fn page_has_a_confirmed_form_for_each_decision() {
     refund(made.wallet()).await.ok(422).assert_shows(&["is a vault of this service"]);
     assert_eq!(refund(ADA).await.status, 303);
     service.get(&format!("/ops/view/payments/{}/decide", PaymentId::generate())).await.ok(404);
+}
+
+/// Creates a payment with an authorization whose payer is in review.
+async fn payer_in_review(service: &ServiceFixture) -> Reply {
+    let made = service.app.add_payment().await;
+    let body = signed_by(&payer(), &typed_data(&service.app.get(&made.path()).await.json));
+    service.app.post(&format!("{}/authorization", made.path()), &body).await.ok(202);
+    service.app.get_until(&made.path(), |read| read["authorization"]["state"] == "review").await;
+    made
+}
+
+#[tokio::test]
+async fn payer_of_an_authorization_in_review_is_allowed_or_blocked() {
+    let service = fixture_with_reviews().await;
+    let (allowed, blocked) = (payer_in_review(&service).await, payer_in_review(&service).await);
+    let path = ops(&allowed, "/screen_payer");
+    let item = until_stuck(&service, "in_review", true).await;
+    let can = json!([{ "action": "screen_payer", "path": path }]);
+    assert_has(&item, json!({ "payment_id": allowed.id(), "reason": "doubtful says mixer", "can": can }));
+    let page = service.get(&format!("/ops/view/payments/{}/decide", allowed.id())).await;
+    page.assert_shows(&["id=\"screen-payer\"", "mixer"]);
+
+    let allow = json!({ "decision": "allow", "reason": "the payer showed its invoices" });
+    let viewer = create(&service, "vic", OperatorRole::Viewer).await;
+    let by_viewer = service.bare(Method::POST, &path).bearer_auth(&viewer).json(&allow);
+    reply(by_viewer).await.assert_problem(403, "operator_role_missing");
+    let faults = service.post(&path, &json!({ "decision": "review", "payer": "0x1" })).await.faults_sorted();
+    assert_eq!(faults, "decision: unknown_value, payer: unknown_field, reason: required");
+    let unsigned = service.app.add_payment().await;
+    let refused = service.post(&ops(&unsigned, "/screen_payer"), &allow).await;
+    refused.assert_problem(404, "authorization_not_found");
+
+    let alice = create(&service, "alice", OperatorRole::Operator).await;
+    let decided = reply(service.bare(Method::POST, &path).bearer_auth(&alice).json(&allow)).await.ok(200);
+    let detail = with(&allow, &json!({ "attempt": 1 }));
+    let entry = json!({ "actor_kind": "operator", "actor": "alice", "action": "payment.payer_screened_by_hand", "detail": detail });
+    assert_has(decided["history"].as_array().unwrap().last().unwrap(), entry);
+    let settled = service.app.payment_when(&allowed, "settled").await;
+    assert_has(&settled["kyt"], json!({ "provider": "operator", "flags": ["mixer"] }));
+    service.post(&path, &allow).await.assert_problem(409, "not_in_review");
+
+    let block = with(&allow, &json!({ "decision": "block" }));
+    service.post(&ops(&blocked, "/screen_payer"), &block).await.ok(200);
+    let read = service.app.get(&blocked.path()).await;
+    let refused = json!({ "status": "pending", "transfers": [], "authorization/state": "failed",
+        "authorization/failure_reason": "payer_blocked" });
+    assert_has(&read, refused);
+    assert_eq!(stuck(&service, "in_review").await, Value::Null);
+    assert_eq!(balance(&service.app, Chain::Base, Token::Usdc, blocked.wallet()).await, 0);
+    let again = signed_by(&DevWallet::from_seed("payferry sandbox payer 1"), &typed_data(&read));
+    service.app.post(&format!("{}/authorization", blocked.path()), &again).await.ok(202);
 }
