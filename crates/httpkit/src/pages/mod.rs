@@ -11,6 +11,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
 use crate::caller::HttpState;
+use crate::error::ApiError;
 
 /// The style sheet, inline in every page; the policy allows it by its hash.
 const STYLE: &str = include_str!("style.css");
@@ -95,5 +96,16 @@ impl<A: HttpState> FromRequestParts<A> for PageAdmitted {
             response.headers_mut().extend(error.retry_after_secs().map(|secs| (RETRY_AFTER, secs.into())));
             response
         })
+    }
+}
+
+/// Extractor like [`PageAdmitted`] for a request of a page's script, which is refused with a problem document.
+pub struct ScriptAdmitted;
+
+impl<A: HttpState> FromRequestParts<A> for ScriptAdmitted {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &A) -> Result<Self, ApiError> {
+        app.limiters().page(parts).map(|()| Self)
     }
 }

@@ -17,7 +17,7 @@ use payferry_domain::payment::Payment;
 use payferry_entities::payments::{Column, Entity};
 use payferry_httpkit::limits::network_prefix;
 use payferry_httpkit::live::StreamOwner;
-use payferry_httpkit::pages::PageAdmitted;
+use payferry_httpkit::pages::{PageAdmitted, ScriptAdmitted};
 use payferry_httpkit::{Answer, ApiError, ClientAddress, JsonBody};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use serde_json::json;
@@ -61,7 +61,7 @@ pub(in crate::http) async fn events(
 
 /// Takes what the payer signed on the page. Answers as the API does, because a script reads it.
 pub(in crate::http) async fn authorize(
-    _: PageAdmitted,
+    _: ScriptAdmitted,
     State(app): State<AppState>,
     token: Result<Path<String>, PathRejection>,
     body: JsonBody,
