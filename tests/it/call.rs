@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use axum::http::{HeaderMap, Method, Request, Response, StatusCode};
 use payferry_harness::{eventually, expect};
+use payferry_httpkit::ClientAddress;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -113,6 +114,12 @@ impl Call {
 
     pub fn header(mut self, name: &'static str, value: &str) -> Self {
         self.parts.headers.insert(name, value.parse().unwrap());
+        self
+    }
+
+    /// Sets the client's address, as a listener does.
+    pub fn client_address(mut self, address: [u8; 4]) -> Self {
+        self.parts.extensions.insert(ClientAddress(address.into()));
         self
     }
 

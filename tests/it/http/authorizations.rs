@@ -209,6 +209,30 @@ async fn payer_signs_on_the_page_without_an_api_key() {
 }
 
 #[tokio::test]
+async fn authorizations_of_the_page_are_rate_limited_per_address() {
+    let pages_per_minute = std::num::NonZeroU32::new(2);
+    let limits = Some(payferry_httpkit::Limits { pages_per_minute, ..payferry_httpkit::Limits::sandbox() });
+    let app = TestApp::start_with(TestConfig { chains: true, limits, ..TestConfig::default() }).await;
+    let made = app.add_payment().await;
+    let body = signed(&typed_data(&read(&app, &made).await));
+    let path = format!("{}/authorization", made.page_path());
+    let post = async |address, body: &Value| {
+        app.request(Method::POST, &path).without_key().client_address(address).json(body).send().await
+    };
+    for _ in 0..2 {
+        post([192, 0, 2, 1], &json!({})).await.assert_problem(422, "validation_failed");
+    }
+    let refused = post([192, 0, 2, 1], &body).await;
+    let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=30).contains(&wait), "{wait}");
+    refused.assert_problem(429, "rate_limited");
+    assert_eq!(read(&app, &made).await["authorization"], Value::Null, "nothing was accepted");
+    // Another payer, and the PSP with its key, have separate limits.
+    post([192, 0, 2, 2], &body).await.assert(202, json!({ "state": "screening" }));
+    app.payment_when(&made, "settled").await;
+}
+
+#[tokio::test]
 async fn signature_for_something_else_is_refused_and_changes_nothing() {
     let app = TestApp::start_with_chains().await;
     let (made, other) = (app.add_payment().await, app.add_payment().await);
