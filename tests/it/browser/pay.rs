@@ -7,12 +7,14 @@ use payferry_devchain::DevWallet;
 use payferry_harness::browser::Browser;
 use payferry_harness::free_ports;
 
-use super::env::ServiceFixture;
+use super::env::{ServiceFixture, WIDE};
 use crate::http::authorizations::signed_by;
 use crate::prelude::*;
 use crate::process::Running;
 
-/// A wallet like a browser extension's, on another chain at first; it records its requests.
+/// Width of a narrow phone.
+const PHONE: u32 = 360;
+/// A wallet like a browser extension's, on another chain at first, that cannot sign messages; it records its requests.
 const WALLET: &str = "{ window.asked = []; window.refusal = null; let chain = '0x1'; \
     window.ethereum = { request: async ({ method, params }) => { \
       window.asked.push({ method, params }); \
@@ -20,6 +22,7 @@ const WALLET: &str = "{ window.asked = []; window.refusal = null; let chain = '0
       if (method === 'eth_requestAccounts') return ['0x1111111111111111111111111111111111111111']; \
       if (method === 'eth_chainId') return chain; \
       if (method === 'wallet_switchEthereumChain') { chain = params[0].chainId; return null; } \
+      if (method === 'eth_signTypedData_v4') throw { code: 4200 }; \
       return '0x' + '12'.repeat(32); } }; }";
 
 /// Id of the sandbox's Base.
@@ -107,30 +110,52 @@ async fn payer_sees_each_step_without_a_reload(service: &ServiceFixture) {
 async fn browser_wallet_gets_exactly_this_transfer_request(service: &ServiceFixture) {
     let browser = &service.browser;
     browser.run_first(WALLET).await;
-    let (id, made) = opened_in(service, Token::Usdt).await;
-    browser.run("window.refusal = 4001").await;
-    browser.click("#wallet").await;
-    browser.until("#told", |text| text.contains("declined")).await;
-    browser.run("window.refusal = null; window.asked = []").await;
-    browser.click("#wallet").await;
-    browser.until("#told", |text| text.contains("has sent the payment")).await;
-    let asked = browser.run("return window.asked").await;
-    let methods: Vec<_> = asked.as_array().unwrap().iter().map(|call| call["method"].as_str().unwrap()).collect();
-    // The chain was switched during the first click.
-    assert_eq!(methods, ["eth_requestAccounts", "eth_chainId", "eth_sendTransaction"]);
-    let sent = &asked[2]["params"][0];
-    let bare = |value: &Value| value.as_str().unwrap().trim_start_matches("0x").to_lowercase();
-    assert_eq!(sent["to"], made["token_address"]);
-    let transfer = format!("a9059cbb{:0>64}{:064x}", bare(&made["intermediary_wallet"]), 25_000_000);
-    assert_eq!(bare(&sent["data"]), transfer, "transfer(wallet, 25 USDT)");
-    let uri = made["payment_uri"].as_str().unwrap();
-    assert!(uri.contains("@7700008453/"), "{uri}");
-    assert_eq!(
-        browser.run("return ethereum.request({method: 'eth_chainId'})").await,
-        format!("{:#x}", 7_700_008_453_u64)
+    for token in Token::ALL {
+        let (id, made) = opened_in(service, token).await;
+        // The fallback for a token without signatures, and for a wallet that cannot sign.
+        if token == Token::Usdc {
+            assert_visible_on_a_phone(service, "#sign").await;
+            assert_eq!(browser.count("#wallet:not([hidden])").await, 0);
+            browser.click("#sign").await;
+            browser.until("#told", |text| text == "Your wallet could not sign. Send the amount instead.").await;
+        } else {
+            assert_eq!(browser.count("#sign, #signed").await, 0, "the USDT-like token has no EIP-3009");
+        }
+        assert_visible_on_a_phone(service, "#wallet").await;
+        browser.run("window.refusal = 4001").await;
+        browser.click("#wallet").await;
+        browser.until("#told", |text| text.contains("declined")).await;
+        browser.run("window.refusal = null; window.asked = []").await;
+        browser.click("#wallet").await;
+        browser.until("#told", |text| text.contains("has sent the payment")).await;
+        let asked = browser.run("return window.asked").await;
+        let methods: Vec<_> = asked.as_array().unwrap().iter().map(|call| call["method"].as_str().unwrap()).collect();
+        // The chain was switched during the first click.
+        assert_eq!(methods, ["eth_requestAccounts", "eth_chainId", "eth_sendTransaction"]);
+        let sent = &asked[2]["params"][0];
+        let bare = |value: &Value| value.as_str().unwrap().trim_start_matches("0x").to_lowercase();
+        assert_eq!(sent["to"], made["token_address"]);
+        let transfer = format!("a9059cbb{:0>64}{:064x}", bare(&made["intermediary_wallet"]), 25_000_000);
+        assert_eq!(bare(&sent["data"]), transfer, "transfer(wallet, 25)");
+        let uri = made["payment_uri"].as_str().unwrap();
+        assert!(uri.contains("@7700008453/"), "{uri}");
+        assert_eq!(browser.run("return ethereum.request({method: 'eth_chainId'})").await, format!("{CHAIN_ID:#x}"));
+        service.pay(&id, None).await;
+        browser.until("h1", |text| text == "Payment complete").await;
+    }
+}
+
+/// Asserts that the page fits a narrow phone, and that the button of the wallet is visible there without scrolling sideways.
+async fn assert_visible_on_a_phone(service: &ServiceFixture, button: &str) {
+    let browser = &service.browser;
+    browser.until_count(&format!("{button}:not([hidden])"), 1).await;
+    service.assert_fits(PHONE).await;
+    let script = format!(
+        "const box = document.querySelector('{button}').getBoundingClientRect(); \
+         return box.width > 0 && box.height > 0 && box.left >= 0 && box.right <= innerWidth"
     );
-    service.pay(&id, None).await;
-    browser.until("h1", |text| text == "Payment complete").await;
+    assert_eq!(browser.run(&script).await, true, "{button}");
+    service.assert_fits(WIDE).await;
 }
 
 async fn payer_without_coins_signs_and_pays(service: &ServiceFixture) {
