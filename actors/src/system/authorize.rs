@@ -58,10 +58,8 @@ pub enum AuthorizeError {
     /// The authorization is not valid yet.
     #[error("the authorization is not valid yet")]
     NotYetValid,
-    /// The signature has an impossible length.
-    #[error(
-        "the signature of a plain account has {PLAIN_SIGNATURE_BYTES} bytes, that of a contract at most {SIGNATURE_BYTES_MAX}"
-    )]
+    /// The signature is too long.
+    #[error("the signature has more than {SIGNATURE_BYTES_MAX} bytes")]
     SignatureLength,
     /// The payer has too little.
     #[error("the payer's account holds {held}, less than the amount")]
@@ -167,7 +165,7 @@ impl System {
         Ok(VerifiedAuthorization { command, row })
     }
 
-    /// Verifies the state of the nonce, the balance and the signature; returns true if a contract wallet signed.
+    /// Verifies the state of the nonce, the balance and the signature; returns true if the signature has no v, r and s.
     async fn ask_the_chain(&self, payment: &Payment, terms: &SignedTerms) -> Result<bool, AuthorizeError> {
         let (chain, token) = (payment.terms.chain, payment.terms.token_address);
         let spec = self.chains().spec(chain).ok_or(AuthorizeError::Unsupported)?;
@@ -175,9 +173,11 @@ impl System {
         let client = self.inner.parts.accounts.client(chain).ok_or_else(away)?;
         let is_plain = self.is_plain(chain, terms.from).await.ok_or_else(away)?;
         let length = terms.signature.len();
-        if is_plain && length != PLAIN_SIGNATURE_BYTES || length > SIGNATURE_BYTES_MAX {
+        if length > SIGNATURE_BYTES_MAX {
             return Err(AuthorizeError::SignatureLength);
         }
+        // A plain account that delegates can have a signature of its contract's own form.
+        let by_contract = !is_plain || length != PLAIN_SIGNATURE_BYTES;
         let to = self.authorization_recipient(payment, terms.kind).ok_or(AuthorizeError::Unsupported)?;
         let signed = SignedAuthorization {
             from: alloy_address(terms.from),
@@ -186,7 +186,7 @@ impl System {
             valid_before: terms.valid_before,
             nonce: alloy_hash(terms.nonce),
             signature: Bytes::from(terms.signature.clone()),
-            by_contract: !is_plain,
+            by_contract,
         };
         let submit = match terms.kind {
             AuthorizationKind::Receive => signed.receive_call(alloy_address(to)),
@@ -209,7 +209,7 @@ impl System {
             });
         }
         match submitted {
-            Ok(_) => Ok(!is_plain),
+            Ok(_) => Ok(by_contract),
             Err(ClientError::Reverted { data, reason }) => {
                 Err(AuthorizeError::Refused(if data.is_empty() { reason } else { describe_reason(&data) }))
             }
