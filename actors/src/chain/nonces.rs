@@ -53,7 +53,7 @@ impl SettlerState {
         Ok(since.elapsed() >= NONCE_TAKEN_FOR && used(client.nonce(sender_of(tx)?, &tag).await?))
     }
 
-    /// Next nonce of the account: by the database, and by an endpoint's newest block. If the settler's is too high there,
+    /// Next nonce of the account: by the database, and by an endpoint's newest block. If the endpoint's is too high,
     /// a nonce is left out, and filled later when the transaction is not mined.
     pub(super) async fn next_nonces(&self, account: Address) -> Result<(i64, i64), SettleError> {
         let ChainContext { spec, client, database, .. } = &self.args.context;

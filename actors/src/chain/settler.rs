@@ -256,7 +256,7 @@ pub struct SettlerState {
     pub(super) progress_due: Instant,
     /// True if transactions mined before the start were sent again.
     pub(super) sent_again: bool,
-    /// True if the sender's nonce was compared with the chain's after the start, before new orders are accepted.
+    /// True once the sender's nonce was compared with the chain's after the start.
     is_sender_compared: bool,
     /// Next page of mined transactions.
     pub(super) mined_page: queue::QueuePage<i64>,
