@@ -28,6 +28,9 @@ const CALL_DEADLINE: Duration = Duration::from_mins(1);
 const SIDE_CONNECTIONS_MAX: usize = 64;
 /// Connections for authorizations. The service verifies each in a few milliseconds.
 const AUTHORIZATION_CONNECTIONS_MAX: usize = 64;
+/// Submissions of an authorization while the service is overloaded, and the pause between two of them.
+const AUTHORIZATION_TRIES_MAX: u32 = 30;
+const OVERLOAD_PAUSE: Duration = Duration::from_secs(1);
 /// Connections for sampled payments: one for each payment that is polled at once, so that none of them delays another
 /// one or a payer.
 pub const SAMPLE_CONNECTIONS_MAX: usize = 64;
@@ -248,14 +251,23 @@ impl Psp {
         (begun, initiated)
     }
 
-    /// Submits a payer's authorization, once. Returns the kind of error if the service does not accept it.
+    /// Submits a payer's authorization, and again while the service is overloaded. Returns the kind of error if the
+    /// service does not accept it.
     pub async fn authorize(&self, id: PaymentId, body: String) -> Result<(), String> {
-        let request = request(Method::POST, &format!("/payments/{id}/authorization"), body.into());
-        match self.authorizations.call(request).await {
-            Ok(response) if response.status.as_u16() == 202 => Ok(()),
-            Ok(response) => Err(format!("{} {}", response.status.as_u16(), problem(&response).code)),
-            Err(error) => Err(error.to_string()),
+        let (path, body) = (format!("/payments/{id}/authorization"), Bytes::from(body));
+        for tries in 1.. {
+            let response = self.authorizations.call(request(Method::POST, &path, body.clone())).await;
+            let response = response.map_err(|error| error.to_string())?;
+            if response.status.as_u16() == 202 {
+                break;
+            }
+            let code = problem(&response).code;
+            if code != "overloaded" || tries == AUTHORIZATION_TRIES_MAX {
+                return Err(format!("{} {code}", response.status.as_u16()));
+            }
+            tokio::time::sleep(OVERLOAD_PAUSE).await;
         }
+        Ok(())
     }
 
     /// Reads all pages of a list. `read` takes the items of a page and returns the query parameters of the next one.
@@ -385,6 +397,7 @@ fn problem(response: &Response) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::StatusCode;
     use axum::routing::{patch, post};
     use axum::{Json, Router};
     use parking_lot::Mutex;
@@ -417,6 +430,24 @@ mod tests {
         assert_eq!(requests_to_receive(None).await, (vec!["set"], "whsec_first".to_owned()));
         let before = Some("http://127.0.0.1:1/before");
         assert_eq!(requests_to_receive(before).await, (vec!["rotate", "set"], "whsec_new".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn an_authorization_is_submitted_again_only_while_the_service_is_overloaded() {
+        for (code, submissions, is_accepted) in [("overloaded", 2, true), ("authorization_nonce", 1, false)] {
+            let seen = Arc::new(Mutex::new(0));
+            let counted = Arc::clone(&seen);
+            let answer = move || async move {
+                *counted.lock() += 1;
+                let is_first = *counted.lock() == 1;
+                let status = if is_first { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::ACCEPTED };
+                (status, Json(json!({"code": code, "detail": "."})))
+            };
+            let router = Router::new().route("/payments/{id}/authorization", post(answer));
+            let psp = Psp::new(&serve(router).await, "sk_test_x").unwrap();
+            assert_eq!(psp.authorize(PaymentId::generate(), "{}".to_owned()).await.is_ok(), is_accepted, "{code}");
+            assert_eq!(*seen.lock(), submissions, "{code}");
+        }
     }
 
     #[test]
