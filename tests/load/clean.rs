@@ -148,12 +148,14 @@ async fn authorized_payments_are_collected_and_compared() {
 
 #[tokio::test]
 async fn behaviours_in_turn_are_compared() {
-    let args = "--rate 1000/s --payments 50 --mix exact=40,authorized=40,never=20 --in-turn --block-time-ms 100 --json";
+    let args = "--rate 1000/s --payments 50 --mix exact=40,authorized=40,never=20 --in-turn --open-max 15 \
+        --block-time-ms 100 --json";
     let report = report(&run(args).await, 0);
     assert_has(&report, json!({ "findings": [], "errors": {}, "audited": true, "read_back": 50 }));
     let payers = report["payers"].as_array().unwrap();
     let rates: Vec<_> = payers.iter().map(|rate| (rate["payer"].as_str().unwrap(), &rate["complete"])).collect();
     assert_eq!(rates, [("exact", &json!(20)), ("authorized", &json!(20))]);
+    assert!(report["achieved"]["open_most"].as_u64().unwrap() <= 15, "{report:#}");
     // The last turn arrives after the last completion of the first.
     let (first_secs, arrivals_secs) = (&payers[0]["secs"], &report["achieved"]["arrivals_secs"]);
     assert!(first_secs.as_f64().unwrap() < arrivals_secs.as_f64().unwrap(), "{report:#}");

@@ -81,10 +81,16 @@ impl Arrivals {
         })
     }
 
-    /// Calls `begin` with the number and the scheduled start of each arrival, as soon as it is due. `begin` must not
-    /// block. A late caller catches up at once: due arrivals start, whatever the state of earlier ones. Returns the
-    /// number of arrivals that started; fewer than `count` only after `stop`.
-    pub async fn run(self, first: Instant, stop: &CancellationToken, mut begin: impl FnMut(u32, Instant)) -> u32 {
+    /// Calls `begin` with the number and the scheduled start of each arrival, as soon as it is due and `room` returns.
+    /// `begin` must not block. A late caller catches up at once: due arrivals start, whatever the state of earlier ones.
+    /// Returns the number of arrivals that started; fewer than `count` only after `stop`.
+    pub async fn run(
+        self,
+        first: Instant,
+        stop: &CancellationToken,
+        mut room: impl AsyncFnMut(),
+        mut begin: impl FnMut(u32, Instant),
+    ) -> u32 {
         for (number, offset) in (0..).zip(self.schedule()) {
             let intended = first + offset;
             if intended > Instant::now() {
@@ -96,6 +102,7 @@ impl Arrivals {
                 // Catching up must not delay the reading of responses.
                 tokio::task::yield_now().await;
             }
+            room().await;
             if stop.is_cancelled() {
                 return number;
             }
@@ -185,7 +192,12 @@ mod tests {
         let mut begun = Vec::new();
         let stop = CancellationToken::new();
         let count = arrivals(100.0, 10, None)
-            .run(first, &stop, |number, intended| begun.push((number, intended - first, intended <= Instant::now())))
+            .run(
+                first,
+                &stop,
+                async || {},
+                |number, intended| begun.push((number, intended - first, intended <= Instant::now())),
+            )
             .await;
         assert_eq!((count, begun.len()), (10, 10));
         for (number, offset, due) in begun {
@@ -199,11 +211,16 @@ mod tests {
         let stop = CancellationToken::new();
         let halt = stop.clone();
         let count = arrivals(1_000.0, 100, None)
-            .run(Instant::now(), &stop, |number, _| {
-                if number == 4 {
-                    halt.cancel();
-                }
-            })
+            .run(
+                Instant::now(),
+                &stop,
+                async || {},
+                |number, _| {
+                    if number == 4 {
+                        halt.cancel();
+                    }
+                },
+            )
             .await;
         assert_eq!(count, 5);
     }

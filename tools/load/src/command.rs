@@ -78,6 +78,10 @@ pub struct Args {
     /// then has the rate of each.
     #[arg(long)]
     in_turn: bool,
+    /// Payments that are accepted and not complete at once. At this number, a due arrival waits, so the rate follows the
+    /// service [default: no limit].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(PAYMENTS_MAX)))]
+    open_max: Option<u32>,
     /// Payments that are made before the load and stay live, unpaid, during it.
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(HOLD_MAX)))]
     hold: u32,
@@ -150,6 +154,7 @@ async fn put_load(args: Args, config_file: Option<PathBuf>, stop: &CancellationT
         seed: args.poisson.then(|| args.seed.unwrap_or_else(rand::random)),
         mix: args.mix,
         in_turn: args.in_turn,
+        open_max: args.open_max,
         hold: args.hold,
         in_flight_max,
         settle_timeout_secs: args.settle_timeout,

@@ -29,6 +29,8 @@ pub struct LoadRequest {
     pub mix: Mix,
     /// True if the behaviours arrived one after another.
     pub in_turn: bool,
+    /// Payments that were accepted and not complete at once, if arrivals waited for that.
+    pub open_max: Option<u32>,
     /// Payments that were made before the load and stayed live.
     pub hold: u32,
     /// Largest allowed number of initiations in flight.
@@ -142,7 +144,8 @@ impl LoadRequest {
 
     pub fn arrivals(&self) -> String {
         let seed = self.seed.map(|seed| format!(" (seed {seed})")).unwrap_or_default();
-        format!("{}{seed}{}", self.pacing, if self.in_turn { ", in turn" } else { "" })
+        let open = self.open_max.map(|open| format!(", at most {open} open")).unwrap_or_default();
+        format!("{}{seed}{}{open}", self.pacing, if self.in_turn { ", in turn" } else { "" })
     }
 }
 

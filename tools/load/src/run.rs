@@ -39,6 +39,8 @@ use samples::Samples;
 const LEAD: Duration = Duration::from_millis(200);
 /// Interval of the checks whether all payments are complete.
 const POLL: Duration = Duration::from_millis(100);
+/// Interval of the checks whether another payment may be open.
+const ROOM_POLL: Duration = Duration::from_millis(1);
 /// Longest wait for webhooks that are not expected, such as repetitions.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 /// Time beyond the last expiry to which the clock is moved, in seconds.
@@ -240,12 +242,23 @@ impl Run<'_> {
             };
             let schedule = Arrivals { count: u32::try_from(numbers.len()).unwrap_or(u32::MAX), ..request.schedule() };
             tokio::select! {
-                _ = schedule.run(first.max(Instant::now()), self.stop, begin) => {}
+                _ = schedule.run(first.max(Instant::now()), self.stop, async || self.room().await, begin) => {}
                 () = self.target.ended.cancelled() => {}
             }
             arrived = first.elapsed();
         }
         arrived
+    }
+
+    /// Waits until another payment may be open. A lost payment does not hold up the run for longer than the settle
+    /// timeout.
+    async fn room(&self) {
+        let Some(open_max) = self.plan.request.open_max else { return };
+        let (state, since) = (&self.context.session.state, Instant::now());
+        let open = || self.context.in_flight.now() as u64 + state.open();
+        while open() >= u64::from(open_max) && since.elapsed() < self.settle_timeout() && !self.stop.is_cancelled() {
+            tokio::time::sleep(ROOM_POLL).await;
+        }
     }
 
     /// Waits until every payment is complete: first those that are paid in time, then those that expire.

@@ -69,6 +69,7 @@ fn report() -> LoadReport {
             seed: None,
             mix: "exact=100".parse().expect("a mixture"),
             in_turn: false,
+            open_max: None,
             hold: 20,
             in_flight_max: 10,
             settle_timeout_secs: 60,
@@ -196,9 +197,10 @@ fn shows_the_seed_of_arrivals() {
 fn shows_the_rates_of_payers() {
     let rate = |payer, secs| PayerRate { payer, complete: 80, secs, complete_per_sec: 80.0 / secs };
     let payers = vec![rate(Behaviour::Exact, 5.0), rate(Behaviour::Authorized, 2.5)];
-    let report = LoadReport { payers, request: LoadRequest { in_turn: true, ..report().request }, ..report() };
+    let request = LoadRequest { in_turn: true, open_max: Some(30), ..report().request };
+    let report = LoadReport { payers, request, ..report() };
     let text = Terminal(&report).to_string();
-    assert!(text.contains("(constant, in turn)"), "{text}");
+    assert!(text.contains("(constant, in turn, at most 30 open)"), "{text}");
     assert!(text.contains("  exact: 16.0 complete/s (80 in 5.0 s)\n"), "{text}");
     assert!(text.contains("  authorized: 32.0 complete/s (80 in 2.5 s)\n"), "{text}");
     assert!(page(&report).contains("<span>authorized complete/s</span><b>32.0</b>"));
