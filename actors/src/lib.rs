@@ -10,6 +10,7 @@ pub mod auditors;
 pub mod chain;
 pub mod chains;
 pub mod compliance;
+pub mod customers;
 pub mod destination;
 mod failed;
 pub mod inbox;

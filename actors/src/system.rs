@@ -32,7 +32,7 @@ use crate::chains::Chains;
 use crate::compliance::PlainAccounts;
 use crate::compliance::identity::ComplianceService;
 use crate::ledger::check::{Findings, LedgerView};
-use crate::observe::{ActorSubject, TreeMetrics};
+use crate::observe::{ActorSubject, Quarantinable, TreeMetrics};
 use crate::outbound::OutboundTransfers;
 use crate::pauses::Pauses;
 use crate::payment::{Inbox, Payments, ResultRows};
@@ -200,16 +200,18 @@ impl System {
         let _ = self.inner.root.cast(RootMessage::Kill(kind));
     }
 
-    /// Releases a quarantined payment, payout or withdrawal, which then applies what it missed; returns true if it was
-    /// quarantined.
-    pub fn release(&self, of: impl Into<ActorSubject>) -> bool {
+    /// Releases a quarantined payment, payout or withdrawal, which then applies what it missed, or a customer; returns true
+    /// if it was quarantined.
+    pub fn release(&self, of: impl Into<Quarantinable>) -> bool {
         let of = of.into();
         if !self.registry().release(of) {
             return false;
         }
         match of {
-            ActorSubject::Payment(id) => self.payments().send(id, Message::CatchUp),
-            ActorSubject::OutboundTransfer(id) => self.outbound().send(id, Message::CatchUp),
+            Quarantinable::Actor(ActorSubject::Payment(id)) => self.payments().send(id, Message::CatchUp),
+            Quarantinable::Actor(ActorSubject::OutboundTransfer(id)) => self.outbound().send(id, Message::CatchUp),
+            // Its checks are repeated until they are applied.
+            Quarantinable::Customer(_) => {}
         }
         self.chains().repeat_outcomes();
         true

@@ -31,6 +31,9 @@ pub enum ChangeError<R: fmt::Debug + fmt::Display> {
     /// The domain rejects the change.
     #[error("{0}")]
     Rejected(R),
+    /// A change would have violated an invariant, and no other is accepted before an operator releases the object.
+    #[error("it is quarantined")]
+    Quarantined,
     /// The rows cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),

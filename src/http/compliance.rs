@@ -20,7 +20,7 @@ use payferry_httpkit::extract::field::required;
 use payferry_httpkit::extract::read_body;
 use payferry_httpkit::{Answer, ApiError, Away, Customers, FieldError, Path, Problem, Submission, request, rule};
 use payferry_journal::audit::Actor;
-use payferry_journal::customers::{CustomerChangeError, OPEN, Opened, QUEUED};
+use payferry_journal::customers::{CustomerChangeError, OPEN, QUEUED};
 use sea_orm::EntityTrait;
 use serde::Serialize;
 use serde_json::json;
@@ -80,7 +80,7 @@ pub struct ComplianceAnswer {
 )]
 pub async fn request(State(app): State<AppState>, request: Submission<Customers>) -> Result<Response, ApiError> {
     let ComplianceRequest { customer_id } = request.parse()?;
-    let opened = Opened::find(app.database(), customer_id, Some(request.psp_id)).await;
+    let opened = app.system.open_customer(customer_id, Some(request.psp_id)).await;
     let mut opened = opened.map_err(|error| match error {
         CustomerChangeError::NotFound => unknown_customer(),
         error => error.into(),

@@ -21,7 +21,6 @@ use payferry_httpkit::extract::{RequestRefusal, closed};
 use payferry_httpkit::idempotency::Idempotency;
 use payferry_httpkit::{Answer, ApiError, Caller, Customers, FieldError, Path, Problem, rule};
 use payferry_journal::audit::Actor;
-use payferry_journal::customers::Opened;
 use payferry_operator::customers::documents::{Reading, unavailable};
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter};
@@ -110,7 +109,7 @@ pub async fn upload(State(app): State<AppState>, form: Form) -> Result<Response,
     let stored = store_all(store, customer_id, uploads, now).await?;
     // From here on stored objects are not removed on error, since the commit's outcome may be unknown. The sweep
     // compares them with the rows.
-    let mut opened = Opened::find(app.database(), customer_id, Some(psp_id)).await?;
+    let mut opened = app.system.open_customer(customer_id, Some(psp_id)).await?;
     let command = Command::AddDocuments(stored.iter().map(|(_, kind, _)| *kind).collect());
     if let Err(refused) = opened.apply(&command, &Actor::ApiKey(key_id), now).await {
         remove(store, &stored).await;

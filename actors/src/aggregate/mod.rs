@@ -22,7 +22,7 @@ use payferry_runtime::observe::{ActorKind, ActorMetrics};
 use serde::Serialize;
 
 use crate::failed::Failed;
-use crate::observe::ActorSubject;
+use crate::observe::{ActorSubject, Quarantinable};
 
 pub use actor::ActorMemory;
 pub(crate) use actor::{Message, Request};
@@ -32,7 +32,7 @@ pub(crate) use supervisor::{Supervisor, SupervisorMessage};
 /// A kind of aggregate with actors.
 pub(crate) trait Aggregate: Clone + Send + Sync + Sized + 'static {
     /// Id.
-    type Id: Copy + Eq + Ord + Hash + Display + Into<ActorSubject> + Send + Sync + 'static;
+    type Id: Copy + Eq + Ord + Hash + Display + Into<ActorSubject> + Into<Quarantinable> + Send + Sync + 'static;
     /// Fact or request.
     type Command: Send + Sync + 'static;
     /// Reason why the domain rejects a command.

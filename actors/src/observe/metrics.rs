@@ -4,6 +4,7 @@ use metrics::Histogram;
 use payferry_domain::payment::Status;
 use payferry_runtime::observe::{ActorKind, Cause, Metric};
 
+use super::quarantine::QuarantineCounts;
 use super::tally::Tallied;
 
 payferry_runtime::metrics! {
@@ -17,6 +18,10 @@ payferry_runtime::metrics! {
         exported by "cause" in Cause::ALL.iter().map(|cause| cause.as_str());
     Gauge OUTBOUND_QUARANTINED_NOW = "payferry_sendings_quarantined",
         "Quarantined payouts and withdrawals that no operator has released yet.";
+    Counter CUSTOMERS_QUARANTINED = "payferry_customers_quarantined_total",
+        "Customers quarantined because a change would have violated an invariant.";
+    Gauge CUSTOMERS_QUARANTINED_NOW = "payferry_customers_quarantined",
+        "Quarantined customers that no operator has released yet.";
     Gauge PAYMENTS = "payferry_payments", "Payments, by status and chain.";
     Gauge PAYMENTS_LIVE = "payferry_payments_live",
         "Live payments, which still have an actor, by status and chain.";
@@ -30,6 +35,11 @@ pub(super) fn quarantined(kind: ActorKind, cause: Cause) {
     counter.add(&[("cause", cause.as_str())], 1);
 }
 
+/// Counts the quarantine of a customer.
+pub(super) fn customer_quarantined() {
+    CUSTOMERS_QUARANTINED.add(&[], 1);
+}
+
 /// Exports payments by status and chain.
 pub(super) fn refresh_payments(tally: &[Tallied]) {
     for Tallied { status, chain, count, live } in tally {
@@ -39,9 +49,10 @@ pub(super) fn refresh_payments(tally: &[Tallied]) {
     }
 }
 
-pub(super) fn refresh_quarantined(payments: usize, outbound: usize) {
-    QUARANTINED_NOW.set_count(&[], payments as u64);
-    OUTBOUND_QUARANTINED_NOW.set_count(&[], outbound as u64);
+pub(super) fn refresh_quarantined(counts: QuarantineCounts) {
+    QUARANTINED_NOW.set_count(&[], counts.payments as u64);
+    OUTBOUND_QUARANTINED_NOW.set_count(&[], counts.outbound as u64);
+    CUSTOMERS_QUARANTINED_NOW.set_count(&[], counts.customers as u64);
 }
 
 pub(super) fn transition_seconds(from: Status, to: Status) -> Histogram {

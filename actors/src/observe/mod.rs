@@ -14,7 +14,7 @@ pub use payferry_runtime::observe::*;
 
 pub use actor_subject::ActorSubject;
 pub use buckets::BUCKETS;
-pub use quarantine::{Quarantine, QuarantinedSubject};
+pub use quarantine::{Quarantinable, Quarantine, QuarantineCounts, QuarantinedSubject};
 pub use tally::Tallied;
 pub use tree::TreeMetrics;
 pub(crate) use view::Note;

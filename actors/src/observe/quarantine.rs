@@ -1,19 +1,42 @@
-//! Quarantined payments, payouts and withdrawals: they failed too often, or would have violated an invariant, and do not
-//! run until an operator releases them.
+//! Quarantined payments, payouts, withdrawals and customers: they failed too often, or would have violated an invariant,
+//! and do not change until an operator releases them.
 //!
 //! A defect common to all of them quarantines all of them. So they are counted incrementally and read in pages: no
 //! operation iterates over or copies all of them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
+use std::str::FromStr;
 
-use payferry_domain::Timestamp;
+use derive_more::{Display, From};
+use payferry_domain::outbound::OutboundId;
+use payferry_domain::{CustomerId, PaymentId, Timestamp};
 use serde::Serialize;
+use serde_with::SerializeDisplay;
 use utoipa::ToSchema;
 
-use super::{ActorKind, ActorSubject};
+use super::ActorSubject;
 
-/// Reason for a quarantine, which lasts until an operator releases the actor.
+/// A subject that can be quarantined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Display, From, SerializeDisplay)]
+pub enum Quarantinable {
+    /// A payment, payout or withdrawal. Its actor is stopped.
+    #[from(ActorSubject, PaymentId, OutboundId)]
+    Actor(ActorSubject),
+    /// A customer. Its changes are refused.
+    #[from]
+    Customer(CustomerId),
+}
+
+impl FromStr for Quarantinable {
+    type Err = <ActorSubject as FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self::Customer).or_else(|_| text.parse().map(Self::Actor))
+    }
+}
+
+/// Reason for a quarantine, which lasts until an operator releases the subject.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Quarantine {
     /// Start, by the wall clock.
@@ -26,57 +49,77 @@ pub struct Quarantine {
 /// A quarantined subject.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct QuarantinedSubject {
-    /// Id of the payment, payout or withdrawal.
+    /// Id of the payment, payout, withdrawal or customer.
     #[schema(value_type = String)]
-    pub id: ActorSubject,
+    pub id: Quarantinable,
     /// Start and reason.
     #[serde(flatten)]
     pub quarantine: Quarantine,
 }
 
+/// Numbers of quarantined subjects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QuarantineCounts {
+    /// Payments.
+    pub payments: usize,
+    /// Payouts and withdrawals.
+    pub outbound: usize,
+    /// Customers.
+    pub customers: usize,
+}
+
+impl QuarantineCounts {
+    /// All of them.
+    pub const fn total(self) -> usize {
+        self.payments + self.outbound + self.customers
+    }
+
+    fn of(&mut self, subject: Quarantinable) -> &mut usize {
+        match subject {
+            Quarantinable::Actor(ActorSubject::Payment(_)) => &mut self.payments,
+            Quarantinable::Actor(ActorSubject::OutboundTransfer(_)) => &mut self.outbound,
+            Quarantinable::Customer(_) => &mut self.customers,
+        }
+    }
+}
+
 /// All quarantined subjects, by id and by age.
 #[derive(Debug, Default)]
 pub(super) struct Quarantined {
-    by_id: HashMap<ActorSubject, Quarantine>,
-    by_age: BTreeSet<(Timestamp, ActorSubject)>,
-    payments: usize,
+    by_id: HashMap<Quarantinable, Quarantine>,
+    by_age: BTreeSet<(Timestamp, Quarantinable)>,
+    counts: QuarantineCounts,
 }
 
 impl Quarantined {
-    pub(super) fn insert(&mut self, of: ActorSubject, quarantine: Quarantine) {
+    pub(super) fn insert(&mut self, of: Quarantinable, quarantine: Quarantine) {
         self.remove(of);
-        self.payments += usize::from(of.kind() == ActorKind::Payment);
+        *self.counts.of(of) += 1;
         self.by_age.insert((quarantine.since, of));
         self.by_id.insert(of, quarantine);
     }
 
     /// Removes a subject; returns true if it was quarantined.
-    pub(super) fn remove(&mut self, of: ActorSubject) -> bool {
+    pub(super) fn remove(&mut self, of: Quarantinable) -> bool {
         let Some(quarantine) = self.by_id.remove(&of) else { return false };
-        self.payments -= usize::from(of.kind() == ActorKind::Payment);
+        *self.counts.of(of) -= 1;
         self.by_age.remove(&(quarantine.since, of))
     }
 
-    pub(super) fn contains(&self, of: ActorSubject) -> bool {
+    pub(super) fn contains(&self, of: Quarantinable) -> bool {
         self.by_id.contains_key(&of)
     }
 
-    pub(super) fn get(&self, of: ActorSubject) -> Option<&Quarantine> {
+    pub(super) fn get(&self, of: Quarantinable) -> Option<&Quarantine> {
         self.by_id.get(&of)
     }
 
-    /// Number of payments.
-    pub(super) const fn payments_len(&self) -> usize {
-        self.payments
-    }
-
-    /// Number of payouts and withdrawals.
-    pub(super) fn outbound_len(&self) -> usize {
-        self.by_id.len() - self.payments
+    pub(super) const fn counts(&self) -> QuarantineCounts {
+        self.counts
     }
 
     /// A page, oldest quarantine first, after `after` if given, which need not be quarantined any more.
-    pub(super) fn page(&self, after: Option<(Timestamp, ActorSubject)>, limit: usize) -> Vec<QuarantinedSubject> {
+    pub(super) fn page(&self, after: Option<(Timestamp, Quarantinable)>, limit: usize) -> Vec<QuarantinedSubject> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let page = self.by_age.range((from, Bound::Unbounded)).take(limit);
         page.filter_map(|(_, id)| Some(QuarantinedSubject { id: *id, quarantine: self.by_id.get(id)?.clone() }))
@@ -86,8 +129,7 @@ impl Quarantined {
 
 #[cfg(test)]
 mod tests {
-    use payferry_domain::outbound::OutboundId;
-    use payferry_domain::{PaymentId, PayoutId};
+    use payferry_domain::PayoutId;
 
     use super::*;
 
@@ -98,28 +140,31 @@ mod tests {
     #[test]
     fn pages_continue_after_the_last_entry_despite_releases() {
         let mut all = Quarantined::default();
-        let payments: Vec<ActorSubject> = (0..5).map(|_| PaymentId::generate().into()).collect();
-        let payout = ActorSubject::OutboundTransfer(OutboundId::Payout(PayoutId::generate()));
+        let payments: Vec<Quarantinable> = (0..5).map(|_| PaymentId::generate().into()).collect();
+        let payout = OutboundId::Payout(PayoutId::generate()).into();
+        let customer = CustomerId::generate().into();
         // The last one created is quarantined first.
         for (ms, of) in (0..).zip(payments.iter().rev()) {
             all.insert(*of, at(ms));
         }
         all.insert(payout, at(2));
-        assert_eq!((all.payments_len(), all.outbound_len()), (5, 1));
+        all.insert(customer, at(8));
+        let counts = |payments| QuarantineCounts { payments, outbound: 1, customers: 1 };
+        assert_eq!((all.counts(), all.counts().total()), (counts(5), 7));
 
         let first = all.page(None, 3);
-        let ids: Vec<ActorSubject> = first.iter().map(|one| one.id).collect();
+        let ids: Vec<Quarantinable> = first.iter().map(|one| one.id).collect();
         assert_eq!(ids, [payments[4], payments[3], payments[2]], "a payment precedes a payout of the same time");
         let last = first.last().map(|one| (one.quarantine.since, one.id));
         assert!(all.remove(payments[2]) && !all.remove(payments[2]));
-        let rest: Vec<ActorSubject> = all.page(last, 9).iter().map(|one| one.id).collect();
-        assert_eq!(rest, [payout, payments[1], payments[0]]);
+        let rest: Vec<Quarantinable> = all.page(last, 9).iter().map(|one| one.id).collect();
+        assert_eq!(rest, [payout, payments[1], payments[0], customer]);
 
         // Quarantined again, it appears once, at the end.
         all.insert(payments[4], at(9));
-        assert_eq!((all.payments_len(), all.outbound_len()), (4, 1));
-        let ids: Vec<ActorSubject> = all.page(None, 9).iter().map(|one| one.id).collect();
-        assert_eq!(ids, [payments[3], payout, payments[1], payments[0], payments[4]]);
+        assert_eq!(all.counts(), counts(4));
+        let ids: Vec<Quarantinable> = all.page(None, 9).iter().map(|one| one.id).collect();
+        assert_eq!(ids, [payments[3], payout, payments[1], payments[0], customer, payments[4]]);
         assert_eq!(all.get(payments[4]).map(|one| one.reason.as_str()), Some("at 9"));
         assert!(all.contains(payout) && !all.contains(payments[2]));
     }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use payferry_domain::Timestamp;
+use payferry_domain::invariants::Violated;
+use payferry_domain::{CustomerId, Timestamp};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorFailure, ActorRegistry, Cause};
 
-use super::quarantine::{Quarantine, Quarantined, QuarantinedSubject};
+use super::quarantine::{Quarantinable, Quarantine, QuarantineCounts, Quarantined, QuarantinedSubject};
 use super::tally::Tally;
 use super::view::{self, TreeView};
 use super::{ActorSubject, metrics};
@@ -46,32 +47,40 @@ impl TreeMetrics {
         let failure = self.actors.quarantined(of.kind(), &of.to_string(), cause, reason);
         metrics::quarantined(of.kind(), cause);
         let quarantine = Quarantine { since: failure.at.into(), reason: failure.reason };
-        self.quarantined.lock().insert(of, quarantine);
+        self.quarantined.lock().insert(of.into(), quarantine);
+    }
+
+    /// Quarantines a customer whose change would have violated invariants. It has no actor and is not in the
+    /// supervision log.
+    pub(crate) fn quarantine_customer(&self, id: CustomerId, violated: &Violated) {
+        let quarantine = Quarantine { since: self.actors.now().into(), reason: violated.to_string() };
+        tracing::error!(customer.id = %id, reason = %quarantine.reason, "customer {id} is quarantined");
+        metrics::customer_quarantined();
+        self.quarantined.lock().insert(id.into(), quarantine);
     }
 
     /// Returns true if it is quarantined.
-    pub fn is_quarantined(&self, of: impl Into<ActorSubject>) -> bool {
+    pub fn is_quarantined(&self, of: impl Into<Quarantinable>) -> bool {
         self.quarantined.lock().contains(of.into())
     }
 
     /// Ends the quarantine. Returns true if it was quarantined.
-    pub(crate) fn release(&self, of: ActorSubject) -> bool {
+    pub(crate) fn release(&self, of: Quarantinable) -> bool {
         self.quarantined.lock().remove(of)
     }
 
     /// Page of the quarantined subjects after `after`, the longest quarantined first: at most `limit`.
-    pub fn given_up(&self, after: Option<(Timestamp, ActorSubject)>, limit: usize) -> Vec<QuarantinedSubject> {
+    pub fn given_up(&self, after: Option<(Timestamp, Quarantinable)>, limit: usize) -> Vec<QuarantinedSubject> {
         self.quarantined.lock().page(after, limit)
     }
 
-    /// Numbers of quarantined payments, and of quarantined payouts and withdrawals.
-    pub fn quarantined_lens(&self) -> (usize, usize) {
-        let quarantined = self.quarantined.lock();
-        (quarantined.payments_len(), quarantined.outbound_len())
+    /// Numbers of the quarantined subjects.
+    pub fn quarantine_counts(&self) -> QuarantineCounts {
+        self.quarantined.lock().counts()
     }
 
     /// Reason of the quarantine, if it is quarantined.
-    pub fn quarantine_of(&self, of: impl Into<ActorSubject>) -> Option<Quarantine> {
+    pub fn quarantine_of(&self, of: impl Into<Quarantinable>) -> Option<Quarantine> {
         self.quarantined.lock().get(of.into()).cloned()
     }
 
@@ -84,8 +93,7 @@ impl TreeMetrics {
     /// Updates the gauges that are not updated by events.
     pub(crate) fn refresh_metrics(&self) {
         self.actors.refresh_metrics();
-        let (payments, sendings) = self.quarantined_lens();
-        metrics::refresh_quarantined(payments, sendings);
+        metrics::refresh_quarantined(self.quarantine_counts());
         if self.tally.is_counted() {
             metrics::refresh_payments(&self.tally.read());
         }

@@ -42,6 +42,8 @@ pub struct SystemView {
     pub payments_quarantined: usize,
     /// Number of quarantined payouts and withdrawals.
     pub sendings_quarantined: usize,
+    /// Number of quarantined customers.
+    pub customers_quarantined: usize,
 }
 
 /// View of the actor of a payment, payout or withdrawal.
@@ -93,15 +95,16 @@ impl System {
     /// Counts of the tree.
     pub fn observe(&self) -> SystemView {
         let (payments, registry) = (self.payments(), self.registry());
-        let (payments_quarantined, sendings_quarantined) = registry.quarantined_lens();
+        let quarantined = registry.quarantine_counts();
         SystemView {
             ready: self.is_ready(),
             payments_live: payments.live_len(),
             payments_spawned: payments.spawned(),
             sendings_live: self.outbound().live_len(),
             restarts: registry.restarts(),
-            payments_quarantined,
-            sendings_quarantined,
+            payments_quarantined: quarantined.payments,
+            sendings_quarantined: quarantined.outbound,
+            customers_quarantined: quarantined.customers,
         }
     }
 

@@ -231,7 +231,7 @@ impl System {
         let context = (self.inner.parts.clone(), self.inner.sealer.clone(), config, provider);
         let start = |root, (parts, sealer, config, provider): (Arc<Parts>, _, _, _)| async move {
             let Services { database, clock, registry, .. } = &*parts.services;
-            let (database, clock) = (database.clone(), clock.clone());
+            let (database, clock, registry) = (database.clone(), clock.clone(), registry.clone());
             let compliance =
                 ComplianceService::start(root, config, provider, database, sealer, clock, registry).await?;
             let cell = compliance.cell();

@@ -172,6 +172,8 @@ pub enum Away {
     Payment,
     /// The actor of the payout or withdrawal: as for a payment.
     OutboundTransfer,
+    /// The customer: a change would have violated an invariant, and it waits for an operator.
+    Customer,
     /// Customers cannot be verified because no identity provider is configured.
     IdentityProvider,
     /// The screening provider.
@@ -378,7 +380,10 @@ impl ApiError {
     pub fn for_log(&self) -> Option<(Level, &str)> {
         match self {
             Self::Unavailable(Away::Chain, reason) => Some((Level::WARN, reason)),
-            Self::Unavailable(Away::Database | Away::Payment | Away::OutboundTransfer | Away::Documents, reason)
+            Self::Unavailable(
+                Away::Database | Away::Payment | Away::OutboundTransfer | Away::Customer | Away::Documents,
+                reason,
+            )
             | Self::InvariantViolated(reason)
             | Self::Internal(reason) => Some((Level::ERROR, reason)),
             Self::TimedOut => Some((Level::ERROR, "the request timed out")),
@@ -463,6 +468,7 @@ impl Away {
             Self::Unreconciled => "sending_unreconciled",
             Self::Payment => "payment_quarantined",
             Self::OutboundTransfer => "sending_quarantined",
+            Self::Customer => "customer_quarantined",
             Self::IdentityProvider => "identity_provider_unconfigured",
             Self::Screening => "screening_unavailable",
             Self::Capacity => "overloaded",
@@ -485,6 +491,7 @@ impl Away {
             Self::OutboundTransfer => {
                 "The payout or withdrawal cannot be processed at the moment; the operator was notified."
             }
+            Self::Customer => "The customer cannot be changed at the moment; the operator was notified.",
             Self::IdentityProvider => "No identity provider is configured, so customers cannot be verified.",
             Self::Screening => "The wallet could not be screened in time; try again.",
             Self::Capacity => "The service is overloaded at the moment; try again.",

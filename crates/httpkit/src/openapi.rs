@@ -197,6 +197,7 @@ fn common_codes(status: &str, has_body: bool, listener: Listener) -> &'static [&
             "documents_unavailable",
             "payment_quarantined",
             "sending_quarantined",
+            "customer_quarantined",
         ],
         _ => &[],
     }

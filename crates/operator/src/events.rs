@@ -176,7 +176,7 @@ async fn tick(system: &System) -> serde_json::Result<String> {
         ready: view.ready,
         payments_live: view.payments_live,
         restarts: view.restarts.values().sum::<u64>(),
-        quarantined: view.payments_quarantined + view.sendings_quarantined,
+        quarantined: system.quarantine_counts().total(),
         payments,
         chains: chains::health(system),
         webhooks: backlog.ok().and_then(Result::ok),
@@ -194,7 +194,7 @@ struct Tick {
     payments_live: usize,
     /// Restarts of all actors since the start.
     restarts: u64,
-    /// Quarantined payments, payouts and withdrawals.
+    /// Quarantined payments, payouts, withdrawals and customers.
     quarantined: usize,
     /// By status and chain. Null until the count after the start is complete.
     payments: Option<Vec<Tallied>>,

@@ -131,6 +131,7 @@ pub fn table() -> Vec<Route> {
         page(VIEWER, "/ops/view/customers", customers::page::list),
         page(VIEWER, "/ops/view/customers/{customer_id}", customers::page::show),
         form(OPERATOR, "/ops/view/customers/{customer_id}/decide", customers::page::decide),
+        form(OPERATOR, "/ops/view/customers/{customer_id}/release", customers::page::release),
         page(VIEWER, "/ops/view/pauses", pauses::page::show),
         form(OPERATOR, "/ops/view/pauses", pauses::page::set),
         form(OPERATOR, "/ops/view/pauses/{scope}/lift", pauses::page::lift),

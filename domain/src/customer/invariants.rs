@@ -1,6 +1,6 @@
 //! Numbered invariants of a customer.
 
-use super::{CheckPurpose, Customer, KycStatus, missing};
+use super::{Check, CheckPurpose, Customer, KycStatus, missing};
 use crate::invariants::Invariant;
 
 /// Every invariant of a customer, in the order of the numbers.
@@ -27,6 +27,13 @@ pub const INVARIANTS: &[Invariant<Customer>] = &[
         name: "an identity check requires complete documents and no decision",
         holds: check_is_due,
     },
+    Invariant { id: "CUS-7", name: "the check is about the current data", holds: check_is_current },
+    Invariant {
+        id: "CUS-8",
+        name: "a screening runs only while the status is pending_update",
+        holds: screening_is_due,
+    },
+    Invariant { id: "CUS-9", name: "documents match the kind of the customer", holds: documents_match },
 ];
 
 /// Status without regard to an update that is being screened.
@@ -42,11 +49,14 @@ fn update_is_pending(customer: &Customer) -> bool {
     (customer.kyc_status == KycStatus::PendingUpdate) == customer.before_update.is_some()
 }
 
+fn is_current(customer: &Customer, check: Check) -> bool {
+    check.revision == customer.revision
+}
+
 fn update_is_screened(customer: &Customer) -> bool {
-    let is_current = |purpose, revision| purpose == CheckPurpose::Rescreen && revision == customer.revision;
     !customer.is_active
         || customer.kyc_status != KycStatus::PendingUpdate
-        || customer.check.is_some_and(|check| is_current(check.purpose, check.revision))
+        || customer.check.is_some_and(|check| check.purpose == CheckPurpose::Rescreen && is_current(customer, check))
 }
 
 fn inactive_has_no_check(customer: &Customer) -> bool {
@@ -62,4 +72,17 @@ fn check_is_due(customer: &Customer) -> bool {
         check.purpose != CheckPurpose::Identity
             || (missing(customer).is_empty() && customer.kyc_status == KycStatus::Pending)
     })
+}
+
+fn check_is_current(customer: &Customer) -> bool {
+    customer.check.is_none_or(|check| is_current(customer, check))
+}
+
+fn screening_is_due(customer: &Customer) -> bool {
+    customer.kyc_status == KycStatus::PendingUpdate
+        || customer.check.is_none_or(|check| check.purpose != CheckPurpose::Rescreen)
+}
+
+fn documents_match(customer: &Customer) -> bool {
+    customer.documents.iter().all(|document| customer.kind.takes(document))
 }

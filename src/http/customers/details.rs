@@ -16,7 +16,6 @@ use payferry_httpkit::{
     Answer, ApiError, Customers, Fault, Fields, Problem, Rule, Submission, field, read, request, rule,
 };
 use payferry_journal::audit::Actor;
-use payferry_journal::customers::Opened;
 use payferry_runtime::seal::Sealer;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QuerySelect};
@@ -196,7 +195,7 @@ pub async fn set(State(app): State<AppState>, request: Submission<Customers>) ->
     let wallet = details.wallet_address.as_deref().map(str::parse::<WalletAddress>).transpose();
     let wallet = wallet.map_err(ApiError::internal)?;
 
-    let mut opened = Opened::find(app.database(), customer_id, Some(request.psp_id)).await?;
+    let mut opened = app.system.open_customer(customer_id, Some(request.psp_id)).await?;
     let now = app.clock().now();
     let before = Entity::find_by_id(&opened.row.id).one(opened.transaction()).await?;
     let last_wallet = match &before {

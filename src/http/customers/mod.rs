@@ -12,10 +12,10 @@ pub mod read;
 pub mod values;
 pub mod view;
 
+use payferry_actors::customers::CustomerChange;
 use payferry_domain::{CustomerId, PspId};
 use payferry_entities::customers::{Column, Entity, Model};
 use payferry_httpkit::ApiError;
-use payferry_journal::customers::Opened;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use super::state::AppShared;
@@ -33,8 +33,8 @@ pub async fn own(app: &AppShared, psp_id: PspId, customer_id: &str) -> Result<Mo
 }
 
 /// Returns the PSP's own customer, locked for a change.
-pub async fn open(app: &AppShared, psp_id: PspId, customer_id: &str) -> Result<Opened, ApiError> {
-    Ok(Opened::find(app.database(), id_of(customer_id)?, Some(psp_id)).await?)
+pub async fn open(app: &AppShared, psp_id: PspId, customer_id: &str) -> Result<CustomerChange, ApiError> {
+    Ok(app.system.open_customer(id_of(customer_id)?, Some(psp_id)).await?)
 }
 
 fn id_of(text: &str) -> Result<CustomerId, ApiError> {

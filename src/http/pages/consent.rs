@@ -16,7 +16,7 @@ use payferry_entities::{customers, psps};
 use payferry_httpkit::pages::PageAdmitted;
 use payferry_httpkit::{ApiError, QueryFields, pages};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
-use payferry_journal::customers::{CustomerChangeError, Opened, customer_of};
+use payferry_journal::customers::{CustomerChangeError, customer_of};
 use sea_orm::EntityTrait;
 use serde::Deserialize;
 use serde_json::json;
@@ -102,7 +102,7 @@ fn customer_id(app: &AppShared, token: &str) -> Result<CustomerId, Refusal> {
 
 async fn record(app: &AppShared, token: &str, headers: &HeaderMap) -> Result<Response, Refusal> {
     let (id, now) = (customer_id(app, token)?, app.clock().now());
-    let mut opened = match Opened::find(app.database(), id, None).await {
+    let mut opened = match app.system.open_customer(id, None).await {
         Err(CustomerChangeError::NotFound) => return Err(Refusal::Link(LinkError::Forged)),
         opened => opened?,
     };

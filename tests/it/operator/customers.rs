@@ -25,7 +25,57 @@ fn actions(view: &Value) -> Vec<String> {
 }
 
 shared!(#[tokio::test] customers, service = ServiceFixture::start().await, service.app.renew_psp() =>
-    manual_decision_requires_accepted_terms, operator_actions_on_psps_and_keys_are_audited);
+    manual_decision_requires_accepted_terms, operator_actions_on_psps_and_keys_are_audited,
+    a_customer_whose_change_violates_an_invariant_is_quarantined_until_it_is_released);
+
+async fn a_customer_whose_change_violates_an_invariant_is_quarantined_until_it_is_released(service: &ServiceFixture) {
+    let (id, other) = (customer(service, "ada@example.com").await, customer(service, "bob@example.com").await);
+    let set_reasons = async |reasons: &str| {
+        let sql = format!("UPDATE customers SET rejection_reasons = '{reasons}' WHERE id = '{id}'");
+        service.execute(&[sql]).await;
+    };
+    set_reasons(r#"["expired"]"#).await;
+    let (of_psp, decide) = (format!("/api/v1/customers/{id}"), format!("/ops/customers/{id}/decide"));
+    let change = async |customer: &str, phone: &str| {
+        let body = json!({ "phone_number": phone });
+        service.app.patch(&format!("/api/v1/customers/{customer}"), &body).await
+    };
+    let refused = change(&id, "+442079460001").await;
+    refused.assert_problem(500, "invariant_violated");
+    assert!(refused["detail"].as_str().unwrap().contains("CUS-5"), "{}", refused.text());
+
+    // Until an operator releases it, nothing changes it, although the row is repaired.
+    set_reasons("[]").await;
+    change(&id, "+442079460001").await.assert_problem(503, "customer_quarantined");
+    service.app.request(Method::DELETE, &of_psp).send().await.assert_problem(503, "customer_quarantined");
+    let verdict = json!({ "outcome": "rejected", "reason": "unknown" });
+    let refused = service.post(&decide, &verdict).await;
+    refused.assert_problem(409, "customer_quarantined");
+    assert!(refused["detail"].as_str().unwrap().contains("has to be released"), "{}", refused.text());
+    service.app.get(&of_psp).await.assert(200, json!({ "customer/kyc_status": "pending" }));
+    change(&other, "+442079460001").await.ok(200);
+
+    // It needs attention, and every page that names it has the button.
+    let stuck = service.get("/ops/stuck?kind=quarantined").await;
+    let release = format!("/ops/actors/{id}/release");
+    let item = json!({ "id": id, "payment_id": null, "can": [{ "action": "release", "path": release }] });
+    assert_has(&stuck["kinds"][0]["items"][0], item);
+    assert!(stuck["kinds"][0]["items"][0]["reason"].as_str().unwrap().contains("CUS-5"), "{}", stuck.text());
+    assert_has(&service.get("/ops/overview").await.json, json!({ "customers_quarantined": 1, "quarantined/0/id": id }));
+    assert!(service.get(&format!("/ops/customers/{id}")).await["quarantined"]["since"].is_i64());
+    let page = format!("/ops/view/customers/{id}");
+    for shown in ["/ops", "/ops/view/stuck", &page] {
+        service.get(shown).await.assert_shows(&[&format!("action=\"{page}/release\""), "CUS-5"]);
+    }
+    service.get("/ops").await.assert_shows(&["1 customer is quarantined"]);
+
+    assert_eq!(service.post(&release, &Value::Null).await["customer_id"], id);
+    service.post(&release, &Value::Null).await.assert_problem(409, "customer_not_quarantined");
+    assert_eq!(service.post(&format!("{page}/release"), &Value::Null).await.status, 303);
+    let decided = service.post(&decide, &verdict).await;
+    assert_eq!(actions(&decided.json)[1..3], ["operator customer.released", "operator customer.rejected"]);
+    assert_eq!(decided["quarantined"], Value::Null);
+}
 
 async fn manual_decision_requires_accepted_terms(service: &ServiceFixture) {
     let id = customer(service, "ada@example.com").await;

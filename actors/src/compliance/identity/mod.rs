@@ -15,7 +15,7 @@ mod sumsub;
 mod tests;
 mod work;
 
-pub use conclude::{VerdictEffect, apply_callback};
+pub use conclude::VerdictEffect;
 pub use provider::{
     CallbackError, CallbackFact, CheckRequest, CheckStatus, IdentityError, IdentityProvider, IdentitySubject,
     StartedCheck,

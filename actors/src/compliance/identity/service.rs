@@ -14,18 +14,19 @@ use payferry_domain::CheckId;
 use payferry_entities::Database;
 use payferry_journal::customers::CustomerChangeError;
 use payferry_runtime::clock::Clock;
-use payferry_runtime::observe::{ActorKind, ActorRegistry, ActorResult, Behaviour, Mailbox};
+use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
 use payferry_runtime::seal::Sealer;
 use ractor::{ActorCell, SpawnErr};
 use reqwest::header::HeaderMap;
 use sea_orm::DbErr;
 use tokio::task::JoinSet;
 
-use super::conclude::{VerdictEffect, apply_callback};
+use super::conclude::VerdictEffect;
 use super::metrics;
-use super::provider::{CallbackError, IdentityProvider};
+use super::provider::{CallbackError, CallbackFact, IdentityProvider};
 use super::queue::{self, CheckBacklog, Task};
 use super::work::{CheckContext, ProviderOutage, verdict_name};
+use crate::observe::TreeMetrics;
 
 /// Name of the actor.
 pub(crate) const NAME: &str = "compliance_desk";
@@ -102,13 +103,13 @@ impl ComplianceService {
         database: Database,
         sealer: Sealer,
         clock: Clock,
-        registry: &ActorRegistry,
+        registry: TreeMetrics,
     ) -> Result<Self, SpawnErr> {
         metrics::describe();
-        let check_context = CheckContext { config, provider, database, sealer, clock, outage: Mutex::default() };
-        let check_context = Arc::new(check_context);
+        let outage = Mutex::default();
+        let check_context = Arc::new(CheckContext { config, provider, database, sealer, clock, registry, outage });
         let service = ComplianceActor { check_context: Arc::clone(&check_context) };
-        let actor = registry.spawn(NAME, service, (), Some(supervisor)).await?;
+        let actor = check_context.registry.spawn(NAME, service, (), Some(supervisor)).await?;
         Ok(Self { actor, check_context, alarmed: Arc::default() })
     }
 
@@ -145,7 +146,7 @@ impl ComplianceService {
     /// Verifies a callback of the provider and applies it. Returns the number of changed customers; repeated and late
     /// callbacks change none.
     pub async fn callback(&self, provider: &str, headers: &HeaderMap, body: &[u8]) -> Result<usize, CallbackFailure> {
-        let CheckContext { provider: configured, database, clock, .. } = &*self.check_context;
+        let CheckContext { provider: configured, clock, .. } = &*self.check_context;
         let configured = configured.as_ref().filter(|configured| configured.name() == provider);
         let configured = configured.ok_or(CallbackFailure::UnknownProvider)?;
         let record = |outcome| metrics::CALLBACKS.add(&[("outcome", outcome)], 1);
@@ -159,7 +160,7 @@ impl ComplianceService {
         })?;
         let mut changed = 0;
         for fact in &facts {
-            let concluded = apply_callback(database, clock, configured.name(), fact).await;
+            let concluded = self.apply(configured.name(), fact).await;
             match concluded.inspect_err(|_| record("not_applied"))? {
                 VerdictEffect::Changed => {
                     changed += 1;
@@ -170,6 +171,11 @@ impl ComplianceService {
         }
         record(if changed > 0 { "applied" } else { "without_effect" });
         Ok(changed)
+    }
+
+    /// Applies a verified fact of the provider.
+    pub async fn apply(&self, provider: &str, fact: &CallbackFact) -> Result<VerdictEffect, CustomerChangeError> {
+        self.check_context.apply_callback(provider, fact).await
     }
 
     /// Sets the gauges from the database and raises the alarm when checks become overdue.

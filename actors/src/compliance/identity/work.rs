@@ -14,11 +14,12 @@ use payferry_runtime::supervise::doubled;
 use sea_orm::{DbErr, EntityTrait};
 use serde::Deserialize;
 
-use super::conclude::{VerdictEffect, conclude};
+use super::conclude::VerdictEffect;
 use super::metrics;
 use super::provider::{CheckRequest, CheckStatus, IdentityError, IdentityProvider, IdentitySubject, StartedCheck};
 use super::queue::{self, Task};
 use super::service::ComplianceConfig;
+use crate::observe::TreeMetrics;
 
 /// Share of a link's lifetime after which it is renewed, so that its recipient can still use it for a while.
 const LINK_RENEWED_AFTER: (u32, u32) = (3, 4);
@@ -39,6 +40,7 @@ pub(super) struct CheckContext {
     pub(super) database: Database,
     pub(super) sealer: Sealer,
     pub(super) clock: Clock,
+    pub(super) registry: TreeMetrics,
     pub(super) outage: Mutex<Option<ProviderOutage>>,
 }
 
@@ -163,7 +165,7 @@ impl CheckContext {
             Some(verdict) => Command::ConcludeCheck { check: task.check, verdict },
             None => Command::LapseCheck(task.check),
         };
-        let concluded = conclude(&self.database, &self.clock, task.customer, command, provider.name()).await?;
+        let concluded = self.conclude(task.customer, command, provider.name()).await?;
         if concluded == VerdictEffect::Changed {
             metrics::VERDICTS.add(&[("verdict", word)], 1);
         }

@@ -8,7 +8,6 @@ use super::money::{
     TOKEN, TREASURER, all_sent, balance, each_was_sent_once, ended, order, settle_payments, until_outbound,
 };
 use crate::env::{Env, Options, TestScreener, verdict};
-use payferry_actors::observe::ActorSubject;
 use payferry_actors::system::OutboundView;
 use payferry_domain::outbound::{self, Command, Effect, OutboundId, OutboundStatus, OutboundTransfer};
 use payferry_domain::payment::Decision;
@@ -114,7 +113,7 @@ async fn repeatedly_panicking_withdrawal_is_quarantined_and_sent_once() {
     assert_eq!(env.system().observe().sendings_quarantined, 0);
     assert_eq!(panic(&env, bad).await.action, Action::Quarantined);
     let given_up = env.system().given_up(None, 2);
-    assert_eq!(given_up.iter().map(|one| one.id).collect::<Vec<_>>(), [ActorSubject::from(bad)]);
+    assert_eq!(given_up.iter().map(|one| one.id).collect::<Vec<_>>(), [bad.into()]);
     assert!(given_up[0].quarantine.reason.contains("on purpose"), "{given_up:?}");
     let view = env.system().observe();
     assert_eq!((view.payments_quarantined, view.sendings_quarantined), (0, 1));

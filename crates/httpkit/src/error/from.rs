@@ -89,6 +89,7 @@ impl From<ChangeError<TransitionError<customer::Rejection>>> for ApiError {
             ChangeError::NotFound => Self::NotFound("customer"),
             ChangeError::Rejected(TransitionError::Rejected(rejection)) => rejection.into(),
             ChangeError::Rejected(TransitionError::Violated(violated)) => violated.into(),
+            ChangeError::Quarantined => Self::Unavailable(Away::Customer, error.to_string().into()),
             ChangeError::Store(error) => error.into(),
         }
     }

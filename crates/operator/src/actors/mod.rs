@@ -7,7 +7,7 @@ pub(crate) mod panel;
 pub(crate) mod quarantine;
 pub(crate) mod tree;
 
-use payferry_actors::observe::{ActorSubject, PaymentLine, Quarantine, QuarantinedSubject, TreeView};
+use payferry_actors::observe::{ActorSubject, PaymentLine, Quarantinable, Quarantine, QuarantinedSubject, TreeView};
 use payferry_actors::system::{ActorView, SystemView};
 use payferry_domain::{PaymentId, Timestamp};
 use payferry_httpkit::extract::parameters::number;
@@ -24,7 +24,7 @@ use crate::outbound::query::OutboundRecord;
 use crate::payment::record::PaymentRecord;
 use crate::{Operator, outbound, payment as facts};
 
-/// Maximum number of quarantined actors next to the tree. `/ops/stuck` lists all of them.
+/// Maximum number of quarantined subjects next to the tree. `/ops/stuck` lists all of them.
 const QUARANTINED_MAX: usize = 100;
 
 /// The supervision tree with its figures.
@@ -229,7 +229,7 @@ pub(super) async fn one(operator: Operator, Path(id): Path<String>) -> Result<An
 /// Description of an unknown id.
 const NO_SUBJECT: &str = "`payment_not_found` or `sending_not_found`.";
 
-/// A released actor.
+/// A released subject.
 #[derive(Serialize, ToSchema)]
 pub struct ReleasedActor {
     message: String,
@@ -239,34 +239,46 @@ pub struct ReleasedActor {
     /// Present for a payout or withdrawal.
     #[serde(skip_serializing_if = "Option::is_none")]
     sending_id: Option<String>,
+    /// Present for a customer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    customer_id: Option<String>,
 }
 
-/// Release a quarantined payment, payout or withdrawal
+/// Release a quarantined payment, payout, withdrawal or customer
 ///
 /// A restart of the service releases it, too.
 #[utoipa::path(
     post, path = "/ops/actors/{actor_id}/release", tag = "Money", operation_id = "releaseActor",
-    params(("actor_id" = String, Path, description = "The id of the payment, payout or withdrawal.")),
+    params(("actor_id" = String, Path, description = "The id of the payment, payout, withdrawal or customer.")),
     responses(
         (status = 200, description = "It is released.", body = ReleasedActor),
         (status = 404, description = NO_SUBJECT, body = Problem),
-        (status = 409, description = "`payment_not_quarantined` or `sending_not_quarantined`.", body = Problem),
+        (
+            status = 409, body = Problem,
+            description = "`payment_not_quarantined`, `sending_not_quarantined` or `customer_not_quarantined`.",
+        ),
     ),
 )]
 pub(crate) async fn release(operator: Operator, Path(id): Path<String>) -> Result<Answer, ApiError> {
-    let of = actor_subject_of(&id)?;
-    let word = match of {
-        ActorSubject::Payment(_) => "payment",
-        ActorSubject::OutboundTransfer(id) => id.kind().as_str(),
+    let of = match id.parse() {
+        Ok(customer) => Quarantinable::Customer(customer),
+        Err(_) => actor_subject_of(&id)?.into(),
     };
+    let word = quarantine::word(of);
     if !quarantine::release(&operator, of).await? {
         let detail = format!("The {word} {of} is not quarantined.");
         return Err(match of {
-            ActorSubject::Payment(_) => ApiError::conflict("payment_not_quarantined", detail),
-            ActorSubject::OutboundTransfer(_) => ApiError::conflict("sending_not_quarantined", detail),
+            Quarantinable::Actor(ActorSubject::Payment(_)) => ApiError::conflict("payment_not_quarantined", detail),
+            Quarantinable::Actor(ActorSubject::OutboundTransfer(_)) => {
+                ApiError::conflict("sending_not_quarantined", detail)
+            }
+            Quarantinable::Customer(_) => ApiError::conflict("customer_not_quarantined", detail),
         });
     }
     let message = format!("The {word} is released");
-    let (payment_id, sending_id) = ids_of(of);
-    Answer::ok(&ReleasedActor { message, payment_id, sending_id })
+    let ((payment_id, sending_id), customer_id) = match of {
+        Quarantinable::Actor(actor) => (ids_of(actor), None),
+        Quarantinable::Customer(id) => ((None, None), Some(id.to_string())),
+    };
+    Answer::ok(&ReleasedActor { message, payment_id, sending_id, customer_id })
 }

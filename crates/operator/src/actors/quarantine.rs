@@ -1,10 +1,10 @@
-//! Quarantine of a payment, payout or withdrawal: its release, and the error for decisions until then.
+//! Quarantine of a payment, payout, withdrawal or customer: its release, and the error for decisions until then.
 
 use payferry_accounts::Moment;
 use payferry_actors::System;
-use payferry_actors::observe::ActorSubject;
+use payferry_actors::observe::{ActorSubject, Quarantinable};
 use payferry_domain::PspId;
-use payferry_entities::{payments, sendings};
+use payferry_entities::{customers, payments, sendings};
 use payferry_httpkit::ApiError;
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
@@ -12,50 +12,64 @@ use serde_json::json;
 
 use crate::Operator;
 
-/// Error for a decision about a quarantined actor, which could not carry it out.
-pub(crate) fn quarantined(of: impl Into<ActorSubject>) -> ApiError {
+/// Error for a decision about a quarantined subject, which could not carry it out.
+pub(crate) fn quarantined(of: impl Into<Quarantinable>) -> ApiError {
     let of = of.into();
-    let word = match of {
-        ActorSubject::Payment(_) => "payment",
-        ActorSubject::OutboundTransfer(id) => id.kind().as_str(),
-    };
-    let detail = format!("The {word} {of} is quarantined: it has to be released first.");
+    let detail = format!("The {} {of} is quarantined: it has to be released first.", word(of));
     match of {
-        ActorSubject::Payment(_) => ApiError::conflict("payment_quarantined", detail),
-        ActorSubject::OutboundTransfer(_) => ApiError::conflict("sending_quarantined", detail),
+        Quarantinable::Actor(ActorSubject::Payment(_)) => ApiError::conflict("payment_quarantined", detail),
+        Quarantinable::Actor(ActorSubject::OutboundTransfer(_)) => ApiError::conflict("sending_quarantined", detail),
+        Quarantinable::Customer(_) => ApiError::conflict("customer_quarantined", detail),
     }
 }
 
-/// Releases the actor for the operator. Used by the API and the page. Returns whether it was quarantined.
-pub(crate) async fn release(operator: &Operator, of: impl Into<ActorSubject>) -> Result<bool, DbErr> {
+/// Word for the subject in a sentence.
+pub(super) fn word(of: Quarantinable) -> &'static str {
+    match of {
+        Quarantinable::Actor(ActorSubject::Payment(_)) => "payment",
+        Quarantinable::Actor(ActorSubject::OutboundTransfer(id)) => id.kind().as_str(),
+        Quarantinable::Customer(_) => "customer",
+    }
+}
+
+/// Releases the subject for the operator. Used by the API and the page. Returns whether it was quarantined.
+pub(crate) async fn release(operator: &Operator, of: impl Into<Quarantinable>) -> Result<bool, DbErr> {
     let (system, of) = (&operator.system, of.into());
     // Of two concurrent requests, only one releases it and writes an entry.
     let _turn = operator.releasing.lock().await;
     let Some(quarantined) = system.quarantine_of(of) else { return Ok(false) };
+    let kind = match of {
+        Quarantinable::Actor(actor) => actor.kind().as_str(),
+        Quarantinable::Customer(_) => "customer",
+    };
     let entry = NewAuditEntry {
-        action: format!("{}.released", of.kind().as_str()),
+        action: format!("{kind}.released"),
         psp_id: psp_of(system, of).await?,
         subject: of.to_string(),
         detail: json!({ "quarantined_at": Moment(quarantined.since) }),
     };
     audit::append(system.database().writer(), &Actor::Operator, system.clock().now(), vec![entry]).await?;
     system.release(of);
-    tracing::info!(actor.kind = of.kind().as_str(), actor.name = %of, "operator released {of} from quarantine");
+    tracing::info!(actor.kind = kind, actor.name = %of, "operator released {of} from quarantine");
     Ok(true)
 }
 
-/// Reads the PSP of the actor's row and nothing else, because the actor may be quarantined for a row that cannot be
+/// Reads the PSP of the subject's row and nothing else, because the subject may be quarantined for a row that cannot be
 /// read.
-async fn psp_of(system: &System, of: ActorSubject) -> Result<Option<PspId>, DbErr> {
+async fn psp_of(system: &System, of: Quarantinable) -> Result<Option<PspId>, DbErr> {
     let reader = system.database().reader();
     let found: Option<String> = match of {
-        ActorSubject::Payment(id) => {
+        Quarantinable::Actor(ActorSubject::Payment(id)) => {
             let query = payments::Entity::find().filter(payments::Column::Id.eq(id.to_string()));
             query.select_only().column(payments::Column::PspId).into_tuple().one(reader).await?
         }
-        ActorSubject::OutboundTransfer(id) => {
+        Quarantinable::Actor(ActorSubject::OutboundTransfer(id)) => {
             let query = sendings::Entity::find().filter(sendings::Column::Id.eq(id.to_string()));
             query.select_only().column(sendings::Column::PspId).into_tuple().one(reader).await?
+        }
+        Quarantinable::Customer(id) => {
+            let query = customers::Entity::find().filter(customers::Column::Id.eq(id.to_string()));
+            query.select_only().column(customers::Column::PspId).into_tuple().one(reader).await?
         }
     };
     Ok(found.and_then(|id| id.parse().ok()))

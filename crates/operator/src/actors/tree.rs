@@ -2,7 +2,7 @@
 //! their shards and listed there; payouts and withdrawals are counted and listed at their supervisor.
 
 use maud::{Markup, html};
-use payferry_actors::observe::TreeView;
+use payferry_actors::observe::{QuarantineCounts, TreeView};
 use payferry_domain::Timestamp;
 use payferry_runtime::observe::{ActorFigures, ActorKind, KindView, NodeState, NodeView};
 
@@ -13,10 +13,8 @@ use crate::page::words::{Tone, actor_kind, ago, badge, count, fullest_path, grou
 /// Endpoints shown in the tree. The webhooks page lists all of them.
 const ENDPOINTS_MAX: usize = 6;
 
-/// `given_up`: numbers of payments, and of payouts and withdrawals, that are quarantined now. Released ones do not
-/// count.
-pub(crate) fn panel(tree: &TreeView, kinds: &[KindView], given_up: (usize, usize), now: Timestamp) -> Markup {
-    let (payments_given_up, outbound_given_up) = given_up;
+/// `given_up`: numbers of those that are quarantined now. Released ones do not count.
+pub(crate) fn panel(tree: &TreeView, kinds: &[KindView], given_up: QuarantineCounts, now: Timestamp) -> Markup {
     let root = &tree.root;
     let (shards, others): (Vec<_>, Vec<_>) = root.children.iter().partition(|node| node.kind == ActorKind::Shard);
     let of = |kind| kinds.iter().find(|view| view.kind == kind);
@@ -43,7 +41,7 @@ pub(crate) fn panel(tree: &TreeView, kinds: &[KindView], given_up: (usize, usize
                     @for node in &others {
                         (row(node, now, 1))
                         @if node.kind == ActorKind::OutboundSupervisor {
-                            @if let Some(all) = of(ActorKind::Sending) { (total(all, all.live, &very_many(all, outbound_given_up), "payouts and withdrawals", 2)) }
+                            @if let Some(all) = of(ActorKind::Sending) { (total(all, all.live, &very_many(all, given_up.outbound), "payouts and withdrawals", 2)) }
                         }
                         @for child in endpoints(node).into_iter().take(ENDPOINTS_MAX) { (row(child, now, 2)) }
                         @if node.children.len() > ENDPOINTS_MAX {
@@ -55,7 +53,7 @@ pub(crate) fn panel(tree: &TreeView, kinds: &[KindView], given_up: (usize, usize
                         }
                     }
                     @if let Some(all) = of(ActorKind::Shard) { (total(all, shards.len(), &each(&shards), "shards", 1)) }
-                    @if let Some(all) = of(ActorKind::Payment) { (total(all, all.live, &very_many(all, payments_given_up), "payments", 1)) }
+                    @if let Some(all) = of(ActorKind::Payment) { (total(all, all.live, &very_many(all, given_up.payments), "payments", 1)) }
                 }
             }
             (tiles(&shards))
@@ -215,7 +213,7 @@ mod tests {
         sender.children = (0..9).map(endpoint).collect();
         let mut root = node(ActorKind::Root, "root", NodeState::Running);
         root.children = vec![sender];
-        let shown = panel(&TreeView { root }, &[], (0, 0), Timestamp(0)).into_string();
+        let shown = panel(&TreeView { root }, &[], QuarantineCounts::default(), Timestamp(0)).into_string();
         let places: Vec<_> = ["psp_7", "psp_8", "psp_0"].iter().map(|id| shown.find(&format!("-{id}\""))).collect();
         assert!(places[0].is_some() && places.is_sorted(), "{places:?} in {shown}");
         assert_eq!(shown.matches("data-kind=\"endpoint\"").count(), ENDPOINTS_MAX);

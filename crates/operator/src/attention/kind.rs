@@ -97,7 +97,8 @@ impl AttentionKind {
             ),
             Self::Quarantined => (
                 Source::Memory,
-                "It failed too often in a short time, or would have violated an invariant, and is stopped.",
+                "It failed too often in a short time, or would have violated an invariant, and is stopped. A quarantined \
+                customer cannot be changed.",
                 "Read the reason, fix the cause, then release it. A violated invariant is a defect: report it.",
             ),
             Self::SettlementFailed => (

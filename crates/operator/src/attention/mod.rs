@@ -82,7 +82,7 @@ pub struct AttentionGroup {
 
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct AttentionItem {
-    /// Id of a payment, payout, withdrawal, PSP, transfer or operation, or the name of a chain or component.
+    /// Id of a payment, payout, withdrawal, customer, PSP, transfer or operation, or the name of a chain or component.
     pub id: String,
     pub payment_id: Option<String>,
     pub psp_id: Option<String>,

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use axum::extract::Query;
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::observe::{ActorSubject, QuarantinedSubject};
+use payferry_actors::observe::{ActorSubject, Quarantinable, QuarantineCounts, QuarantinedSubject};
 use payferry_domain::Timestamp;
 use serde::Deserialize;
 
 use crate::Operator;
 use crate::attention::{self, AttentionGroup, AttentionItem, AttentionKind, ITEMS_DEFAULT, NeedsAttention, Position};
-use crate::page::words::{Tone, ago, badge, bounded, counted, grouped, heading, outbound_link, payment_link, plain};
+use crate::page::words::{Tone, ago, badge, bounded, counted, heading, outbound_link, payment_link, plain};
 use crate::page::{Failure, NavSection, Page, PageRequest, id_of, path};
 
 /// Items on one page of a kind.
@@ -95,7 +95,7 @@ fn section(group: &AttentionGroup, is_behind: bool, now: Timestamp) -> Markup {
                         span.what { (what(group.kind, item)) }
                         span.why { (item.reason) }
                         span.done {
-                            @if let (AttentionKind::Quarantined, Ok(of)) = (group.kind, item.id.parse::<ActorSubject>()) { (release(of)) }
+                            @if let (AttentionKind::Quarantined, Ok(of)) = (group.kind, item.id.parse::<Quarantinable>()) { (release(of)) }
                             @else if let AttentionKind::ApprovalOpen = group.kind { a href={ (path("approvals")) "/" (item.id) } { "Decide" } }
                             @else if let AttentionKind::OutboundInReview = group.kind { a href={ (path("sendings")) "/" (item.id) } { "Decide" } }
                             @else if let (false, Some(payment)) = (item.can.is_empty(), &item.payment_id) { a href={ (path("payments")) "/" (payment) "/decide" } { "Decide" } }
@@ -145,7 +145,8 @@ fn what(kind: AttentionKind, item: &AttentionItem) -> Markup {
             (_, Some(payment), _) => (payment_link(payment)),
             (AttentionKind::ApprovalOpen, None, Some(psp)) => a.mono href={ (path("psps")) "/" (psp) } { (psp) },
             (AttentionKind::Paused, ..) => a.mono href=(path("pauses")) { (item.id) },
-            (AttentionKind::Quarantined | AttentionKind::OutboundInReview | AttentionKind::OutboundOverdue, ..) => (outbound_link(&item.id)),
+            (AttentionKind::Quarantined, ..) => @match item.id.parse() { Ok(of) => (link(of)), Err(_) => (item.id) },
+            (AttentionKind::OutboundInReview | AttentionKind::OutboundOverdue, ..) => (outbound_link(&item.id)),
             (AttentionKind::CheckOverdue, ..) => span.mono { (item.id) },
             (AttentionKind::LedgerImbalance | AttentionKind::VaultDifference, None, Some(psp)) => a.mono href={ (path("psps")) "/" (psp) } { (psp) },
             (_, None, Some(psp)) => a.mono href={ (path("webhooks")) "/" (psp) } { (psp) },
@@ -155,17 +156,16 @@ fn what(kind: AttentionKind, item: &AttentionItem) -> Markup {
     }
 }
 
-/// The first quarantined actors, each with a release button. Empty if none is quarantined. `totals`: numbers of payments,
-/// and of payouts and withdrawals.
-pub(crate) fn quarantined(totals: (usize, usize), first: &[QuarantinedSubject], now: Timestamp) -> Markup {
-    let headline = match totals {
-        (payments, 0) => counted(payments, "payment is", "payments are"),
-        (0, outbound) => counted(outbound, "payout or withdrawal is", "payouts and withdrawals are"),
-        (payments, outbound) => {
-            let payments = counted(payments, "payment", "payments");
-            format!("{payments} and {} payouts or withdrawals are", grouped(outbound))
-        }
-    };
+/// The first quarantined subjects, each with a release button. Empty if none is quarantined.
+pub(crate) fn quarantined(totals: QuarantineCounts, first: &[QuarantinedSubject], now: Timestamp) -> Markup {
+    let QuarantineCounts { payments, outbound, customers } = totals;
+    let parts = [
+        (payments, "payment", "payments"),
+        (outbound, "payout or withdrawal", "payouts or withdrawals"),
+        (customers, "customer", "customers"),
+    ];
+    let parts: Vec<_> = parts.iter().filter(|part| part.0 > 0).map(|(n, one, many)| counted(*n, one, many)).collect();
+    let headline = format!("{} {}", parts.join(" and "), if totals.total() == 1 { "is" } else { "are" });
     html! {
         @if !first.is_empty() {
             section.panel.alarm aria-labelledby="quarantined" {
@@ -189,18 +189,24 @@ pub(crate) fn quarantined(totals: (usize, usize), first: &[QuarantinedSubject], 
     }
 }
 
-fn link(of: ActorSubject) -> Markup {
-    match of {
-        ActorSubject::Payment(id) => payment_link(&id.to_string()),
-        ActorSubject::OutboundTransfer(id) => outbound_link(&id.to_string()),
-    }
+/// Path of the subject's page.
+fn page_of(of: Quarantinable) -> String {
+    let pages = match of {
+        Quarantinable::Actor(ActorSubject::Payment(_)) => "payments",
+        Quarantinable::Actor(ActorSubject::OutboundTransfer(_)) => "sendings",
+        Quarantinable::Customer(_) => "customers",
+    };
+    format!("{}/{of}", path(pages))
 }
 
-/// Button that releases an actor from quarantine.
-fn release(of: ActorSubject) -> Markup {
-    let pages = path(if matches!(of, ActorSubject::Payment(_)) { "payments" } else { "sendings" });
+fn link(of: Quarantinable) -> Markup {
+    html! { a.mono href=(page_of(of)) { (of) } }
+}
+
+/// Button that releases a subject from quarantine.
+fn release(of: Quarantinable) -> Markup {
     html! {
-        form.inline method="post" action={ (pages) "/" (of) "/release" } {
+        form.inline method="post" action={ (page_of(of)) "/release" } {
             button.quiet { "Release" }
         }
     }

@@ -5,7 +5,7 @@ use payferry_actors::System;
 use payferry_actors::chain::HeldTransfer;
 use payferry_actors::compliance::identity::{ComplianceService, count, overdue};
 use payferry_actors::ledger::check::{Imbalance, Where};
-use payferry_actors::observe::{ActorSubject, QuarantinedSubject};
+use payferry_actors::observe::{ActorSubject, Quarantinable, QuarantinedSubject};
 use payferry_actors::pauses::{Pause, Scope};
 use payferry_actors::reconcile::watch::PersistentDifference;
 use payferry_actors::reconcile::{FundsPosition, Owner};
@@ -58,14 +58,13 @@ pub(super) fn database(system: &System, failure: Option<DbErr>, unread: &[Attent
 
 /// Up to the number of payments.
 fn quarantined(system: &System, now: Timestamp, part: Part<'_>) -> Found {
-    let view = system.observe();
-    let counted = (view.payments_quarantined + view.sendings_quarantined) as u64;
-    let after = part.after.and_then(|after| Some((after.at, after.id.parse::<ActorSubject>().ok()?)));
+    let counted = system.quarantine_counts().total() as u64;
+    let after = part.after.and_then(|after| Some((after.at, after.id.parse::<Quarantinable>().ok()?)));
     let item = |QuarantinedSubject { id: of, quarantine }: QuarantinedSubject| {
         let id = of.to_string();
         let release = Possible { action: "release", path: format!("/ops/actors/{id}/release") };
         let item = AttentionItem::new(&id, Some(quarantine.since), now, quarantine.reason).with(vec![release]);
-        if let ActorSubject::Payment(_) = of { item.of_payment(&id, None) } else { item }
+        if let Quarantinable::Actor(ActorSubject::Payment(_)) = of { item.of_payment(&id, None) } else { item }
     };
     let items = system.given_up(after, part.read_max()).into_iter().map(item);
     (Count { counted, more: false }, items.collect())

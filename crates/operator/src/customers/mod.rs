@@ -12,12 +12,13 @@ use payferry_httpkit::lists::{NewestKey, Page, PageParams};
 use payferry_httpkit::openapi::UnreadableQuery;
 use payferry_httpkit::{Answer, ApiError, JsonBody, Path, Problem, QueryFields, Rule, query, request, rule};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
-use payferry_journal::customers::Opened;
+use payferry_journal::customers::CustomerChangeError;
 use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
 
 use crate::Operator;
+use crate::actors::quarantine::quarantined;
 use crate::customers::query as customers;
 use crate::customers::query::{CustomerRecord, CustomerView, Filter, InspectedCustomer};
 use crate::input::{id_of, unknown};
@@ -120,7 +121,7 @@ pub(super) async fn get(operator: Operator, Path(customer_id): Path<String>) -> 
     params(("customer_id" = String, Path, description = "The id of the customer.")),
     responses(
         (status = 200, description = "The customer after the decision.", body = InspectedCustomer),
-        (status = 409, description = "`customer_inactive` or `tos_not_accepted`.", body = Problem),
+        (status = 409, description = "`customer_inactive`, `tos_not_accepted` or `customer_quarantined`.", body = Problem),
     ),
 )]
 pub(super) async fn decide(
@@ -143,7 +144,10 @@ pub(super) async fn carry_out(operator: &Operator, id: CustomerId, decision: Cus
         ("rejected", IdentityVerdict::Rejected { reasons: vec![reason.clone()] })
     };
     let now = system.clock().now();
-    let mut opened = Opened::find(system.database(), id, None).await?;
+    let mut opened = system.open_customer(id, None).await.map_err(|error| match error {
+        CustomerChangeError::Quarantined => quarantined(id),
+        other => other.into(),
+    })?;
     let events = opened.apply(&Command::Decide(verdict), &Actor::Operator, now).await?;
     if events.is_empty() {
         return Ok(());
@@ -161,5 +165,5 @@ pub(super) async fn carry_out(operator: &Operator, id: CustomerId, decision: Cus
 }
 
 pub(super) async fn view(operator: &Operator, id: CustomerId) -> Result<CustomerView, ApiError> {
-    customers::one(operator.system.database(), id).await?.ok_or(ApiError::NotFound("customer"))
+    customers::one(&operator.system, id).await?.ok_or(ApiError::NotFound("customer"))
 }

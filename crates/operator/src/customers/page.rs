@@ -4,13 +4,15 @@ use axum::extract::Path;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use payferry_domain::Timestamp;
 use payferry_domain::customer::{self, Customer, KycStatus};
+use payferry_domain::{CustomerId, Timestamp};
 use payferry_entities::{checks, customer_documents};
 use payferry_httpkit::lists::Page as ListPage;
 use payferry_httpkit::{QueryFields, RequestBody as _};
 
 use crate::Operator;
+use crate::actors::panel::given_up;
+use crate::actors::quarantine;
 use crate::customers::query::{CustomerLine, CustomerPage, CustomerView};
 use crate::customers::{CustomerDecision, FIELDS, carry_out, filter, query as customers};
 use crate::page::form::Filled;
@@ -40,8 +42,7 @@ pub(crate) async fn show(operator: Operator, Path(customer_id): Path<String>, ur
     let view = find(&operator, &customer_id).await?;
     let is_decided = QueryFields::of(&uri).optional("done", |word| Ok(word == "decided")) == Some(true);
     let said = html! { @if is_decided { (done("The decision is recorded and in effect.")) } };
-    let now = operator.system.clock().now();
-    Ok(page(&view, &said, &Filled::default(), now).into_response())
+    Ok(page(&operator, &view, &said, &Filled::default()).into_response())
 }
 
 pub(crate) async fn decide(
@@ -52,15 +53,22 @@ pub(crate) async fn decide(
     let before = find(&operator, &customer_id).await?;
     let outcome =
         async { carry_out(&operator, before.line.customer.id, filled.read(&FIELDS, CustomerDecision::read)?).await };
-    let now = operator.system.clock().now();
     match filled.answered(outcome.await)? {
         Ok(()) => Ok(Redirect::to(&format!("{}/{customer_id}?done=decided", path("customers"))).into_response()),
-        Err(refused) => Ok(page(&before, &refused.said, &refused.filled, now).answer_form(refused.status)),
+        Err(refused) => Ok(page(&operator, &before, &refused.said, &refused.filled).answer_form(refused.status)),
     }
 }
 
+/// Releases a quarantined customer.
+pub(crate) async fn release(operator: Operator, Path(id): Path<String>) -> Result<Response, Refused> {
+    let id: CustomerId = id_of("customer", &id)?;
+    // The result is not needed: the page shows the current state.
+    quarantine::release(&operator, id).await?;
+    Ok(Redirect::to(&format!("{}/{id}", path("customers"))).into_response())
+}
+
 async fn find(operator: &Operator, customer_id: &str) -> Result<CustomerView, Failure> {
-    let found = customers::one(operator.system.database(), id_of("customer", customer_id)?).await?;
+    let found = customers::one(&operator.system, id_of("customer", customer_id)?).await?;
     found.ok_or_else(|| Failure::not_found("customer", customer_id))
 }
 
@@ -179,13 +187,15 @@ fn missing(customer: &Customer) -> Markup {
     }
 }
 
-fn page(view: &CustomerView, said: &Markup, filled: &Filled, now: Timestamp) -> Page {
+fn page(operator: &Operator, view: &CustomerView, said: &Markup, filled: &Filled) -> Page {
+    let (now, real_now) = (operator.system.clock().now(), operator.system.clock().real_now());
     let CustomerLine { customer, email, .. } = &view.line;
     let here = format!("{}/{}", path("customers"), customer.id);
     let body = html! {
         p.crumbs { a href=(path("customers")) { "Customers" } span { "Customer" } }
         div.title { h1 { (email) } (state(customer)) p { span.mono { (customer.id) } } }
         (said)
+        (given_up(view.quarantined.as_ref(), &here, real_now))
         div.grid.two {
             div.col {
                 (facts(&view.line, now))

@@ -3,6 +3,8 @@
 //! Deliberately absent: names, addresses, ids and account numbers, which stay sealed. The email identifies a customer.
 
 use payferry_accounts::{audit, contains};
+use payferry_actors::System;
+use payferry_actors::observe::Quarantine;
 use payferry_domain::customer::{Customer, DocumentKind, KycStatus, Missing, missing};
 use payferry_domain::{CustomerId, PspId, Timestamp};
 use payferry_entities::{Database, StoreError, checks, customer_documents, customers};
@@ -92,6 +94,7 @@ pub(crate) struct CustomerView {
     pub(crate) documents: Vec<customer_documents::Model>,
     /// Audit log, oldest first.
     pub(crate) history: Vec<audit::AuditEntry>,
+    pub(crate) quarantined: Option<Quarantine>,
 }
 
 record! {
@@ -153,6 +156,8 @@ record! {
         stored_documents: Vec<DocumentRecord> = view.documents.into_iter().map(DocumentRecord::of).collect(),
         /// Audit entries, oldest first.
         history: Vec<AuditRecord> = AuditRecord::all(view.history),
+        /// Reason of the quarantine, if it is quarantined.
+        quarantined: Option<Quarantine> = view.quarantined,
     }
 }
 
@@ -197,8 +202,8 @@ fn rows(wanted: Select<customers::Entity>, page: &Page<NewestKey>) -> Select<cus
         .offset(page.offset)
 }
 
-pub(crate) async fn one(database: &Database, id: CustomerId) -> Result<Option<CustomerView>, StoreError> {
-    let id = id.to_string();
+pub(crate) async fn one(system: &System, id: CustomerId) -> Result<Option<CustomerView>, StoreError> {
+    let (database, quarantined, id) = (system.database(), system.quarantine_of(id), id.to_string());
     let query = columns(customers::Entity::find_by_id(id.clone()));
     let Some(row) = query.one(database.reader()).await? else { return Ok(None) };
     let checks = checks::Entity::find()
@@ -216,7 +221,7 @@ pub(crate) async fn one(database: &Database, id: CustomerId) -> Result<Option<Cu
         .all(database.reader())
         .await?;
     let history = audit::of_subject(database.reader(), id).await?;
-    Ok(Some(CustomerView { line: line(row)?, checks, documents, history }))
+    Ok(Some(CustomerView { line: line(row)?, checks, documents, history, quarantined }))
 }
 
 /// Selects all columns, with an empty value for the sealed one, which is long and not shown.

@@ -18,7 +18,7 @@ use crate::webhooks::{self, Webhooks};
 
 /// Maximum number of log entries, the newest.
 pub const INCIDENTS_MAX: usize = 25;
-/// Maximum number of quarantined actors, the oldest.
+/// Maximum number of quarantined subjects, the oldest.
 pub const QUARANTINED_MAX: usize = 10;
 
 /// An unsafe setting that the configuration uses and allows.
@@ -41,7 +41,8 @@ pub struct Overview {
     pub kinds: Vec<KindView>,
     pub payments_quarantined: usize,
     pub sendings_quarantined: usize,
-    /// First [`QUARANTINED_MAX`] of the quarantined actors.
+    pub customers_quarantined: usize,
+    /// First [`QUARANTINED_MAX`] of the quarantined subjects.
     pub quarantined: Vec<QuarantinedSubject>,
     /// Supervision log, newest first, at most [`INCIDENTS_MAX`] entries.
     pub incidents: Vec<Incident>,
@@ -86,6 +87,7 @@ pub async fn overview(operator: &Operator) -> Overview {
         kinds: system.kinds(),
         payments_quarantined: view.payments_quarantined,
         sendings_quarantined: view.sendings_quarantined,
+        customers_quarantined: view.customers_quarantined,
         quarantined: system.given_up(None, QUARANTINED_MAX),
         incidents: system.log().latest(INCIDENTS_MAX),
         incidents_kept: system.log().incidents_len(),

@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::observe::Tallied;
+use payferry_actors::observe::{QuarantineCounts, Tallied};
 use payferry_actors::pauses::Held;
 use payferry_domain::payment::Status;
 use payferry_domain::{Chain, Timestamp};
@@ -32,7 +32,11 @@ pub(crate) async fn show(operator: Operator, request: PageRequest) -> Response {
 }
 
 fn body(view: &Overview, held: &Held, now: Timestamp) -> Markup {
-    let given_up = (view.payments_quarantined, view.sendings_quarantined);
+    let given_up = QuarantineCounts {
+        payments: view.payments_quarantined,
+        outbound: view.sendings_quarantined,
+        customers: view.customers_quarantined,
+    };
     html! {
         div.title { h1 { "Overview" } (ready(&view.readiness)) }
         div.col {

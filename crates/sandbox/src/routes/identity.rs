@@ -8,15 +8,13 @@ use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::compliance::identity::{
-    CallbackFact, SANDBOX_PROVIDER, VerdictEffect, VerificationLinks, apply_callback,
-};
+use payferry_actors::compliance::identity::{CallbackFact, SANDBOX_PROVIDER, VerdictEffect, VerificationLinks};
 use payferry_domain::customer::{Command, IdentityVerdict, Rejection};
 use payferry_domain::{CheckId, CustomerId};
 use payferry_entities::{checks, customers};
 use payferry_httpkit::{Answer, ApiError, Caller, Customers, Fault, Path, pages, read};
 use payferry_journal::audit::Actor;
-use payferry_journal::customers::{OPEN, Opened, QUEUED, customer_of};
+use payferry_journal::customers::{OPEN, QUEUED, customer_of};
 use sea_orm::EntityTrait;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -46,7 +44,7 @@ pub(super) async fn kyc<H: SandboxHost>(
             || IdentityVerdict::Rejected { reasons: reasons.unwrap_or_else(|| vec![ROUTE_REASON.to_owned()]) };
         Some(if outcome? { IdentityVerdict::Approved } else { rejected() })
     })?;
-    let mut opened = Opened::find(app.database(), id, Some(caller.psp_id)).await?;
+    let mut opened = app.system().open_customer(id, Some(caller.psp_id)).await?;
     if opened.customer().tos_accepted_at.is_none() {
         return Err(Rejection::TermsNotAccepted.into());
     }
@@ -118,7 +116,7 @@ pub(super) async fn decide<H: SandboxHost>(
     let decided = async {
         let found = find(&app, token).await?;
         let fact = CallbackFact { check: found.check, provider_ref: found.provider_ref(), verdict };
-        let concluded = apply_callback(app.database(), app.clock(), SANDBOX_PROVIDER, &fact).await?;
+        let concluded = app.system().compliance().apply(SANDBOX_PROVIDER, &fact).await?;
         let found = Found::read(&app, found.check).await?;
         Ok::<_, ApiError>((concluded, found))
     };

@@ -1,7 +1,8 @@
 //! One test per rule.
 
 use super::*;
-use crate::customer::{Missing, missing};
+use crate::customer::{Check, INVARIANTS, Missing, missing};
+use crate::invariants::check as check_invariants;
 
 #[test]
 fn clears_a_person_after_terms_document_and_verification() {
@@ -164,9 +165,27 @@ fn a_deactivated_customer_does_not_change() {
 
 #[test]
 fn a_transition_that_violates_an_invariant_is_refused_with_its_number() {
-    let mut broken = Story::approved().0;
-    broken.rejection_reasons = vec!["expired".to_owned()];
-    let refused = transition(&broken, &Command::SetDetails, NOW);
-    let Err(TransitionError::Violated(violated)) = refused else { panic!("{refused:?}") };
-    assert_eq!(violated.0.iter().map(|one| one.id).collect::<Vec<_>>(), ["CUS-5"]);
+    let (of, screened) =
+        (|purpose, revision| Some(Check { id: check(9), purpose, revision }), KycStatus::PendingUpdate);
+    let (identity, rescreen) = (CheckPurpose::Identity, CheckPurpose::Rescreen);
+    let company = Documents::NONE.with(DocumentKind::IncorporationCertificate);
+    let (approved, pending) = (Story::approved().0, Story::ready().0);
+    let cases = [
+        (Customer { tos_accepted_at: None, ..approved.clone() }, "CUS-1"),
+        (Customer { before_update: Some(KycStatus::Approved), ..approved.clone() }, "CUS-2"),
+        (Customer { kyc_status: screened, before_update: Some(KycStatus::Approved), ..approved.clone() }, "CUS-3"),
+        (Customer { rejection_reasons: vec!["expired".to_owned()], ..approved.clone() }, "CUS-5"),
+        (Customer { check: of(identity, 1), ..approved.clone() }, "CUS-6"),
+        (Customer { check: of(identity, 2), ..pending.clone() }, "CUS-7"),
+        (Customer { check: of(rescreen, 1), ..pending.clone() }, "CUS-8"),
+        (Customer { documents: pending.documents.and(company), ..pending }, "CUS-9"),
+    ];
+    for (broken, number) in cases {
+        let refused = transition(&broken, &Command::SetDetails, NOW);
+        let Err(TransitionError::Violated(violated)) = refused else { panic!("{number}: {refused:?}") };
+        assert_eq!(violated.0.iter().map(|one| one.id).collect::<Vec<_>>(), [number]);
+    }
+    // A deactivated customer keeps a check only if the command does not end it.
+    let broken = Customer { is_active: false, check: of(identity, 1), ..Story::ready().0 };
+    assert_eq!(check_invariants(INVARIANTS, &broken).unwrap_err().0[0].id, "CUS-4");
 }
