@@ -16,7 +16,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use payferry_domain::payment::{Command, ObservedTransfer, Payment, Rejection};
 use payferry_domain::{Address, Asset, Chain, CommandError, OperationId, PaymentId};
-use payferry_entities::Database;
+use payferry_entities::{Database, OperationStatus};
 use payferry_journal::Journal;
 use payferry_journal::payments;
 use payferry_journal::psps::PspDirectory;
@@ -144,7 +144,9 @@ impl System {
 
     /// How far the settler is with a queued authorization: queued, submitted or collected.
     pub fn authorization_progress(&self, chain: Chain, operation: OperationId) -> &'static str {
-        self.chains().settler(chain).map_or("queued", |settler| settler.authorization_progress(operation))
+        self.chains()
+            .settler(chain)
+            .map_or(OperationStatus::Queued.as_str(), |settler| settler.authorization_progress(operation))
     }
 
     /// The only sender of a payment's funds in this token (`None`: the due one), if a refund goes to it and the chain

@@ -11,13 +11,3 @@ named! {
         Extended = "extended",
     }
 }
-
-named! {
-    /// Status of an endpoint.
-    EndpointStatus, "enabled, disabled" {
-        /// Its deliveries are sent.
-        Enabled = "enabled",
-        /// Its deliveries wait until it is enabled.
-        Disabled = "disabled",
-    }
-}

@@ -14,13 +14,13 @@ use axum::response::Response;
 use payferry_actors::compliance::identity::{CallbackError, CallbackFailure, link_of};
 use payferry_domain::customer::Command;
 use payferry_domain::{CheckId, CustomerId};
-use payferry_entities::checks;
+use payferry_entities::{CheckStatus, checks};
 use payferry_httpkit::extract::Field as _;
 use payferry_httpkit::extract::field::required;
 use payferry_httpkit::extract::read_body;
 use payferry_httpkit::{Answer, ApiError, Away, Customers, FieldError, Path, Problem, Submission, request, rule};
 use payferry_journal::audit::Actor;
-use payferry_journal::customers::{CustomerChangeError, OPEN, QUEUED};
+use payferry_journal::customers::CustomerChangeError;
 use sea_orm::EntityTrait;
 use serde::Serialize;
 use serde_json::json;
@@ -119,9 +119,9 @@ async fn link(app: &AppShared, check: CheckId) -> Result<Option<String>, ApiErro
     loop {
         let row = checks::Entity::find_by_id(check.to_string()).one(app.database().reader()).await?;
         let row = row.ok_or_else(|| ApiError::internal("a check without a row"))?;
-        let is_waiting = row.status == QUEUED && row.attempts == 0;
+        let is_waiting = row.status == CheckStatus::Queued && row.attempts == 0;
         if !is_waiting || Instant::now() >= deadline {
-            return Ok(if row.status == OPEN { link_of(&row, app.sealer()) } else { None });
+            return Ok(if row.status == CheckStatus::Open { link_of(&row, app.sealer()) } else { None });
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LOOK_PAUSE_MAX);

@@ -240,7 +240,7 @@ impl SettlerState {
         self.progress_due = now + PROGRESS_INTERVAL;
         let ChainContext { spec, database, .. } = &self.args.context;
         let rows = queue::authorizations_in_txs(database, spec.chain).await?;
-        self.args.handle.note_progress(rows.iter().map(|row| (row, row.status.as_str())));
+        self.args.handle.note_progress(rows.iter().map(|row| (row, row.status)));
         self.args.handle.keep_progress(&rows.iter().map(|row| row.id.as_str()).collect());
         Ok(())
     }

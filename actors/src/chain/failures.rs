@@ -5,7 +5,7 @@ use std::time::Duration;
 use alloy::primitives::U256;
 use payferry_contracts::{Payferry, Token as TokenContract};
 use payferry_domain::{Amount, Finality, FinalityProgress};
-use payferry_entities::{chain_txs, operations};
+use payferry_entities::{ChainTxStatus, OperationStatus, chain_txs, operations};
 use payferry_evm::client::ClientError;
 use payferry_evm::pace::Severity;
 use payferry_journal::OperationOutcome;
@@ -83,7 +83,7 @@ impl SettlerState {
         let mut outcomes = Vec::with_capacity(failed.len());
         for row in &failed {
             match self.decide_failure(row, &verdicts, refused).await {
-                Ok(outcome) if outcome.status == "failed" && !is_final => {
+                Ok(outcome) if outcome.status == OperationStatus::Failed && !is_final => {
                     self.undecided.insert(row.id.clone(), Undecided::UntilFinalized(place.block_hash.to_string()));
                 }
                 Ok(outcome) => {
@@ -120,9 +120,9 @@ impl SettlerState {
         place: &TxPosition,
         outcomes: Vec<OperationOutcome>,
     ) -> Result<(), SettleError> {
-        let changed = self.record(tx, "mined", Some(place), outcomes).await?;
+        let changed = self.record(tx, ChainTxStatus::Mined, Some(place), outcomes).await?;
         self.reached(Step::Recorded)?;
-        for row in changed.iter().filter(|row| row.status == "failed") {
+        for row in changed.iter().filter(|row| row.status == OperationStatus::Failed) {
             metrics::OPERATIONS_FAILED.add(&metrics::of(self.args.spec.chain), 1);
             tracing::error!(chain = %self.args.spec.chain, operation.id = row.id, reason = row.failure,
                 "operation {} failed", row.id);
@@ -170,7 +170,7 @@ impl SettlerState {
         if held < U256::from(row.amount.unsigned_abs()) {
             failure = format!("the vault holds {held} of {} base units; {failure}", row.amount);
         }
-        OperationOutcome { failure: Some(failure), ..outcome(row, "failed", Some(place)) }
+        OperationOutcome { failure: Some(failure), ..outcome(row, OperationStatus::Failed, Some(place)) }
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 
+use payferry_domain::outbound::OutboundStatus;
 use payferry_domain::payment::{Payment, RefundState, SettlementState};
 use payferry_entities::{Database, operations, payments, sendings};
 use payferry_journal::chain::is_outbound;
@@ -25,7 +26,7 @@ pub(super) async fn given_up(database: &Database, rows: &[operations::Model]) ->
             .select_only()
             .column(sendings::Column::Id)
             .filter(sendings::Column::Id.is_in(sent.iter().map(|row| row.payment_id.as_str())))
-            .filter(sendings::Column::Status.eq("failed"))
+            .filter(sendings::Column::Status.eq(OutboundStatus::Failed.as_str()))
             .into_tuple()
             .all(database.reader())
             .await?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use alloy::primitives::Bytes;
 use payferry_domain::Address;
-use payferry_entities::chain_txs;
+use payferry_entities::{ChainTxStatus, OperationStatus, chain_txs};
 use payferry_evm::fees::Fees;
 use payferry_evm::wallet::OperatorSigner;
 use payferry_journal::audit::Actor;
@@ -102,9 +102,12 @@ impl SettlerState {
         tracing::error!(chain = %self.args.spec.chain, tx.nonce = tx.nonce,
             "a nonce was taken by another transaction; its operations are queued again");
         let rows = queue::carried(&self.args.database, &[tx.id]).await?;
-        let requeued = rows.iter().filter(|row| row.status == "submitted").map(|row| self.requeued(row, "nonce lost"));
+        let requeued = rows
+            .iter()
+            .filter(|row| row.status == OperationStatus::Submitted)
+            .map(|row| self.requeued(row, "nonce lost"));
         let operations = requeued.collect();
-        self.record(tx, "cancelled", None, operations).await?;
+        self.record(tx, ChainTxStatus::Cancelled, None, operations).await?;
         self.reached(Step::Recorded)
     }
 
@@ -122,7 +125,7 @@ impl SettlerState {
         let ChainContext { spec, client, database, .. } = &self.args.context;
         let end = first.nonce.min(next.saturating_add(GAP_NONCES_MAX));
         let ours = queue::txs_by_nonce(database, spec.chain, &first.sender, next, end).await?;
-        let is_missing = |nonce: &i64| ours.get(nonce).is_none_or(|tx| tx.status == "cancelled");
+        let is_missing = |nonce: &i64| ours.get(nonce).is_none_or(|tx| tx.status == ChainTxStatus::Cancelled);
         // All of them are ours and mined: the endpoint lags, or `resolve` is about to see that a block was orphaned.
         let Some(nonce) = (next..end).find(is_missing) else { return Ok(()) };
         let missing = |why: &str| {

@@ -14,7 +14,7 @@ use payferry_contracts::{
 use payferry_domain::outbound::{self, FailureReason, OutboundId};
 use payferry_domain::payment::{BlockRef, CollectedBlock, Command};
 use payferry_domain::{Address, Amount, Hash32, OperationId, PaymentId, PspId, RefundId, Timestamp};
-use payferry_entities::operations;
+use payferry_entities::{OperationStatus, operations};
 use payferry_evm::client::ClientError;
 use payferry_evm::wallet::{alloy_address, domain_address};
 use payferry_journal::MovedAmounts;
@@ -502,7 +502,7 @@ impl SettlerState {
         let ChainContext { spec, database, watchlist, .. } = &self.args.context;
         let Some(view) = watchlist.view(spec.chain) else { return Ok(()) };
         let reach = view.reach();
-        let mined = queue::with_status(database, spec.chain, "mined", &mut self.done_page).await?;
+        let mined = queue::with_status(database, spec.chain, OperationStatus::Mined, &mut self.done_page).await?;
         let due: Vec<&operations::Model> = mined.iter().filter(|row| !self.outcomes.contains(row)).collect();
         if due.is_empty() {
             return Ok(());
@@ -560,7 +560,7 @@ impl SettlerState {
     /// Sends lasting failures again, so that a crash loses none. A payment that already has the failure ignores it.
     async fn notify_failed_again(&mut self) -> Result<(), SettleError> {
         let ChainContext { spec, database, .. } = &self.args.context;
-        let failed = queue::with_status(database, spec.chain, "failed", &mut self.failed_page).await?;
+        let failed = queue::with_status(database, spec.chain, OperationStatus::Failed, &mut self.failed_page).await?;
         for row in failed.iter().filter(|row| !self.outcomes.contains(row)).collect::<Vec<_>>() {
             self.notify_failed(row);
         }
@@ -576,9 +576,7 @@ impl SettlerState {
     /// Notifies payments that may have been notified of a success that is now orphaned. `before` are the previous rows,
     /// `changed` the current ones.
     pub(super) fn notify_orphaned(&self, before: &[&operations::Model], changed: &[operations::Model]) {
-        let had = |row: &&operations::Model| {
-            before.iter().any(|was| was.id == row.id && matches!(was.status.as_str(), "mined" | "succeeded"))
-        };
+        let had = |row: &&operations::Model| before.iter().any(|was| was.id == row.id && was.status.is_done());
         for row in changed.iter().filter(had) {
             notify(&*self.args.inbox, row, &Outcome::Orphaned);
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use alloy::rpc::types::TransactionReceipt;
 use futures::future::join_all;
 use payferry_domain::{Hash32, Timestamp};
-use payferry_entities::{chain_tx_attempts, chain_txs, operations};
+use payferry_entities::{ChainTxStatus, OperationStatus, chain_tx_attempts, chain_txs, operations};
 use payferry_evm::client::ClientError;
 use payferry_evm::wallet::domain_hash;
 use payferry_journal::chain::attempts::{self, Attempts};
@@ -221,9 +221,9 @@ impl SettlerState {
             metrics::REVERTED.add(&metrics::of(spec.chain), 1);
             tracing::error!(chain = %self.args.spec.chain, tx.hash = %place.tx_hash,
                 "a batch reverted; its operations are queued again");
-            let requeued: Vec<_> = rows.iter().filter(|row| row.status != "failed").collect();
+            let requeued: Vec<_> = rows.iter().filter(|row| row.status != OperationStatus::Failed).collect();
             let operations = requeued.iter().map(|row| self.requeued(row, "the batch reverted")).collect();
-            let changed = self.record(tx, "reverted", Some(&place), operations).await?;
+            let changed = self.record(tx, ChainTxStatus::Reverted, Some(&place), operations).await?;
             metrics::gas(self.args.spec.chain, receipt.gas_used, receipt.effective_gas_price);
             self.notify_orphaned(&requeued, &changed);
             return Ok(());
@@ -242,10 +242,9 @@ impl SettlerState {
         let (done, other): (Vec<_>, Vec<_>) = rows.iter().partition(|row| carried(row).is_some());
         let mut outcomes: Vec<_> = done.iter().map(|row| done_at(row, carried(row), &place)).collect();
         // Done in the orphaned block, and not in this one.
-        let undone: Vec<_> =
-            other.into_iter().filter(|row| matches!(row.status.as_str(), "mined" | "succeeded")).collect();
-        outcomes.extend(undone.iter().map(|row| outcome(row, "submitted", None)));
-        let changed = self.record(tx, "mined", Some(&place), outcomes).await?;
+        let undone: Vec<_> = other.into_iter().filter(|row| row.status.is_done()).collect();
+        outcomes.extend(undone.iter().map(|row| outcome(row, OperationStatus::Submitted, None)));
+        let changed = self.record(tx, ChainTxStatus::Mined, Some(&place), outcomes).await?;
         metrics::gas(self.args.spec.chain, receipt.gas_used, receipt.effective_gas_price);
         metrics::MINED.add(&metrics::of(self.args.spec.chain), 1);
         self.reached(Step::Recorded)?;
@@ -273,13 +272,13 @@ impl SettlerState {
         if !stands {
             return self.apply_orphaned(tx).await;
         }
-        if tx.status == "reverted" {
+        if tx.status == ChainTxStatus::Reverted {
             return Ok(());
         }
         let undecided = self.decide_failures(tx, failed, number, view.reach(), errors).await?;
         if !undecided && view.reach().reached(number, payferry_domain::Finality::Finalized) {
             let place = TxPosition::recorded(tx)?;
-            self.record(tx, "final", Some(&place), Vec::new()).await?;
+            self.record(tx, ChainTxStatus::Final, Some(&place), Vec::new()).await?;
         }
         Ok(())
     }
@@ -316,9 +315,9 @@ impl SettlerState {
         tracing::warn!(chain = %self.args.spec.chain, tx.nonce = tx.nonce,
             "a transaction was orphaned; it is sent again");
         let rows = queue::carried(&self.args.database, &[tx.id]).await?;
-        let undone: Vec<_> = rows.iter().filter(|row| matches!(row.status.as_str(), "mined" | "succeeded")).collect();
-        let outcomes = undone.iter().map(|row| outcome(row, "submitted", None)).collect();
-        let changed = self.record(tx, "submitted", None, outcomes).await?;
+        let undone: Vec<_> = rows.iter().filter(|row| row.status.is_done()).collect();
+        let outcomes = undone.iter().map(|row| outcome(row, OperationStatus::Submitted, None)).collect();
+        let changed = self.record(tx, ChainTxStatus::Submitted, None, outcomes).await?;
         self.reached(Step::Recorded)?;
         for attempt in attempts.get(&(tx.sender.clone(), tx.nonce)).into_iter().flatten() {
             self.send(tx.id, &attempt.raw).await;
@@ -331,7 +330,7 @@ impl SettlerState {
     pub(super) async fn record(
         &self,
         tx: &chain_txs::Model,
-        status: &'static str,
+        status: ChainTxStatus,
         place: Option<&TxPosition>,
         operations: Vec<OperationOutcome>,
     ) -> Result<Vec<operations::Model>, SettleError> {
@@ -345,7 +344,7 @@ impl SettlerState {
             operations,
         };
         let changed = self.args.journal.submit(JournalWrite::ChainTxOutcome(Box::new(outcome))).await?.operations;
-        self.args.handle.note_progress(changed.iter().map(|row| (row, row.status.as_str())));
+        self.args.handle.note_progress(changed.iter().map(|row| (row, row.status)));
         Ok(changed)
     }
 
@@ -355,7 +354,7 @@ impl SettlerState {
         let wait_ms = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
         OperationOutcome {
             id: row.id.clone(),
-            status: "queued",
+            status: OperationStatus::Queued,
             tx_hash: None,
             block_number: None,
             carried: None,
@@ -373,7 +372,11 @@ fn unread_receipt(hash: Hash32, error: ClientError) -> SettleError {
     }
 }
 
-pub(super) fn outcome(row: &operations::Model, status: &'static str, place: Option<&TxPosition>) -> OperationOutcome {
+pub(super) fn outcome(
+    row: &operations::Model,
+    status: OperationStatus,
+    place: Option<&TxPosition>,
+) -> OperationOutcome {
     OperationOutcome {
         id: row.id.clone(),
         status,
@@ -388,7 +391,7 @@ pub(super) fn outcome(row: &operations::Model, status: &'static str, place: Opti
 /// Outcome of an operation that was carried out. An older transaction than the last one may have done it, with the
 /// amounts that it was signed with.
 pub(super) fn done_at(row: &operations::Model, carried: Option<MovedAmounts>, place: &TxPosition) -> OperationOutcome {
-    OperationOutcome { carried, ..outcome(row, "mined", Some(place)) }
+    OperationOutcome { carried, ..outcome(row, OperationStatus::Mined, Some(place)) }
 }
 
 /// Position of a transaction on the chain.

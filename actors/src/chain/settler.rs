@@ -12,7 +12,7 @@ use std::time::Duration;
 use derive_more::Deref;
 use parking_lot::RwLock;
 use payferry_domain::{Address, OperationId, Timestamp};
-use payferry_entities::operations;
+use payferry_entities::{OperationStatus, operations};
 use payferry_evm::client::ClientError;
 use payferry_evm::pace::{BlockingError, Pass, PollRequests, Severity, gather};
 use payferry_evm::wallet::OperatorSigner;
@@ -105,19 +105,19 @@ impl SettlerHandle {
     /// final.
     pub fn authorization_progress(&self, operation: OperationId) -> &'static str {
         match self.inner.authorizations.read().get(&operation.to_string()) {
-            None => "queued",
-            Some(false) => "submitted",
+            None => OperationStatus::Queued.as_str(),
+            Some(false) => OperationStatus::Submitted.as_str(),
             Some(true) => "collected",
         }
     }
 
     /// Notes the new state of operations.
-    pub(super) fn note_progress<'a>(&self, rows: impl IntoIterator<Item = (&'a operations::Model, &'a str)>) {
+    pub(super) fn note_progress<'a>(&self, rows: impl IntoIterator<Item = (&'a operations::Model, OperationStatus)>) {
         let mut authorizations = self.inner.authorizations.write();
         for (row, status) in rows.into_iter().filter(|(row, _)| is_authorization(row)) {
             match status {
-                "submitted" => drop(authorizations.insert(row.id.clone(), false)),
-                "mined" => drop(authorizations.insert(row.id.clone(), true)),
+                OperationStatus::Submitted => drop(authorizations.insert(row.id.clone(), false)),
+                OperationStatus::Mined => drop(authorizations.insert(row.id.clone(), true)),
                 _ => drop(authorizations.remove(&row.id)),
             }
         }

@@ -8,7 +8,7 @@ use alloy::primitives::{Bytes, TxKind, U256};
 use alloy::sol_types::SolCall;
 use payferry_contracts::{Token as TokenContract, batch_gas_limit};
 use payferry_domain::{Address, Timestamp};
-use payferry_entities::{chain_tx_attempts, chain_txs, operations};
+use payferry_entities::{ChainTxStatus, OperationStatus, chain_tx_attempts, chain_txs, operations};
 use payferry_evm::client::ClientError;
 use payferry_evm::fees::Fees;
 use payferry_evm::pace::{BlockingError, Pass};
@@ -159,7 +159,7 @@ impl SettlerState {
         let (id, raw) = self.store(&signer, chain_tx, fees, rows.iter().map(signed).collect()).await?;
         tracing::info!(chain = %self.args.spec.chain, tx.nonce = nonce, operations = rows.len(),
             "sending a batch on {}", self.args.spec.chain);
-        self.args.handle.note_progress(rows.iter().map(|row| (row, "submitted")));
+        self.args.handle.note_progress(rows.iter().map(|row| (row, OperationStatus::Submitted)));
         self.report.batches += 1;
         self.report.operations += rows.len() as u64;
         self.send_stored(id, &raw).await?;
@@ -184,7 +184,7 @@ impl SettlerState {
             to_address: to.to_string(),
             input: input.to_string(),
             gas_limit: i64::try_from(gas_limit).map_err(|_| SettleError::Row("a gas limit is out of range"))?,
-            status: "submitted".to_owned(),
+            status: ChainTxStatus::Submitted,
             tx_hash: None,
             block_number: None,
             block_hash: None,

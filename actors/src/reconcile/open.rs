@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use payferry_domain::payment::{DUST_LISTED_MAX, Payment, Transfer, TransferStatus};
 use payferry_domain::{Address, PaymentId};
+use payferry_entities::OperationStatus::{Mined, Submitted};
 use payferry_entities::{Database, query_all};
 use payferry_journal::payments;
 use sea_orm::DbErr;
@@ -113,7 +114,7 @@ async fn moved(
 ) -> Result<i64, DbErr> {
     let sql = format!(
         "SELECT CAST(COALESCE(SUM({column}), 0) AS BIGINT) FROM operations WHERE {owner} = $1 AND chain = $2 \
-         AND token_address = $3 AND kind IN ({kinds}) AND status IN ('submitted', 'mined')"
+         AND token_address = $3 AND kind IN ({kinds}) AND status IN ('{Submitted}', '{Mined}')"
     );
     let values = [of.into(), place.chain.as_str().into(), place.token_address.to_string().into()];
     first(database, &sql, values).await

@@ -7,7 +7,7 @@ use payferry_domain::outbound::{
 };
 use payferry_domain::payment::EventName;
 use payferry_domain::{Amount, Timestamp};
-use payferry_entities::{Database, operations, sending_transitions, sendings};
+use payferry_entities::{Database, OperationStatus, operations, sending_transitions, sendings};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
 use crate::payments::{RequestRows, StoreError, new_event};
@@ -163,7 +163,7 @@ fn operation_row(outbound: &OutboundTransfer, real_now: Timestamp) -> operations
         token_address: order.asset.address.to_string(),
         amount: order.amount.units(),
         recipient: Some(order.to.to_string()),
-        status: "queued".to_owned(),
+        status: OperationStatus::Queued,
         revision: 1,
         created_at: real_now.as_millis(),
         updated_at: real_now.as_millis(),

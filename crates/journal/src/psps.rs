@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use payferry_domain::payment::{Announcement, EventName, EventPattern};
 use payferry_domain::{EndpointId, PspId};
-use payferry_entities::{Database, psps, webhook_endpoints};
+use payferry_entities::{Database, EndpointStatus, psps, webhook_endpoints};
 use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter};
 
 pub use policies::{
@@ -130,7 +130,7 @@ impl PspDirectory {
 pub(crate) async fn destinations(connection: &impl ConnectionTrait, id: PspId) -> Result<Vec<Destination>, PspError> {
     let unreadable = |error: String| PspError::Unreadable(id, error);
     let own = webhook_endpoints::Entity::find().filter(webhook_endpoints::Column::PspId.eq(id.to_string()));
-    let own = own.filter(webhook_endpoints::Column::Status.ne(webhook_endpoints::DELETED));
+    let own = own.filter(webhook_endpoints::Column::Status.ne(EndpointStatus::Deleted));
     let endpoints = own.all(connection).await.map_err(|error| PspError::Unavailable(error.to_string()))?;
     let mut destinations = Vec::with_capacity(endpoints.len().max(1));
     for endpoint in endpoints {

@@ -18,7 +18,7 @@ use futures::future::{BoxFuture, Shared};
 use hmac::{Hmac, KeyInit, Mac};
 use payferry_domain::Timestamp;
 use payferry_domain::webhook::RetrySchedule;
-use payferry_entities::delivery_attempts;
+use payferry_entities::{DeliveryStatus, delivery_attempts};
 use payferry_journal::{DeliveryOutcome, JournalError, JournalWrite};
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Client, Response, redirect};
@@ -89,7 +89,7 @@ pub(super) async fn take_turn(
     is_probe: bool,
 ) -> Turn {
     let due = match rows.await.map(|rows| rows.get(delivery_id).cloned()) {
-        Ok(Some(due)) if matches!(due.status.as_str(), "queued" | "failed") => due,
+        Ok(Some(due)) if due.status.is_open() => due,
         Ok(_) => return Turn::Closed,
         Err(error) => return Turn::Unread(error),
     };
@@ -97,9 +97,9 @@ pub(super) async fn take_turn(
     let at: Timestamp = context.clock.real_now();
     let policy = context.config.url_policy;
     let outcome = attempt(&context.client, policy, target, &event_id, payload, at.as_millis() / 1_000).await;
-    let takes_no_retry = is_probe || status == "queued";
+    let takes_no_retry = is_probe || status == DeliveryStatus::Queued;
     let next = next(context, target.schedule, &outcome, retries_left, takes_no_retry);
-    super::metrics::attempted(next.status, outcome.duration);
+    super::metrics::attempted(next.status.as_str(), outcome.duration);
     let (delivered, strained, failure) = (outcome.is_delivered(), outcome.is_strained(), outcome.failure());
     let row = row(delivery_id, attempt_count + 1, target, at, outcome);
     match record(context, row, next).await {
@@ -111,7 +111,7 @@ pub(super) async fn take_turn(
 /// State of a delivery after an attempt.
 #[derive(Debug, Clone, Copy)]
 struct Next {
-    status: &'static str,
+    status: DeliveryStatus,
     retries_left: i64,
     attempt_at: Option<i64>,
 }
@@ -124,16 +124,16 @@ fn next(
     takes_no_retry: bool,
 ) -> Next {
     if outcome.is_delivered() {
-        return Next { status: "delivered", retries_left, attempt_at: None };
+        return Next { status: DeliveryStatus::Delivered, retries_left, attempt_at: None };
     }
     let spread: f64 = rand::random();
     match context.config.schedule.after_failure(schedule, takes_no_retry, retries_left, outcome.retry_after, spread) {
         AfterFailure::Retry { after, retries_left } => {
             let after_ms = i64::try_from(after.as_millis()).unwrap_or(i64::MAX);
             let attempt_at = context.clock.real_now::<Timestamp>().plus_millis(after_ms).as_millis();
-            Next { status: "failed", retries_left, attempt_at: Some(attempt_at) }
+            Next { status: DeliveryStatus::Failed, retries_left, attempt_at: Some(attempt_at) }
         }
-        AfterFailure::Exhausted => Next { status: "exhausted", retries_left: 0, attempt_at: None },
+        AfterFailure::Exhausted => Next { status: DeliveryStatus::Exhausted, retries_left: 0, attempt_at: None },
     }
 }
 

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
-use payferry_domain::webhook::{EndpointStatus, RetrySchedule};
+use payferry_domain::webhook::RetrySchedule;
 use payferry_domain::{EndpointId, PspId, Timestamp};
-use payferry_entities::webhook_endpoints;
+use payferry_entities::{EndpointStatus, webhook_endpoints};
 use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
 use ractor::RpcReplyPort;
 use sea_orm::DbErr;
@@ -304,7 +304,7 @@ impl Endpoint {
 
     /// Sets the destination of a lane.
     fn aim(&self, lane: &mut Lane, row: Option<webhook_endpoints::Model>) {
-        let is_deleted = row.as_ref().is_some_and(|row| row.status == webhook_endpoints::DELETED);
+        let is_deleted = row.as_ref().is_some_and(|row| row.status == EndpointStatus::Deleted);
         lane.deleted_at = row.as_ref().filter(|_| is_deleted).map(|row| row.updated_at);
         let target = row.ok_or(NO_URL).and_then(|row| self.target(row));
         lane.held_by = target.as_ref().err().copied();
@@ -313,10 +313,10 @@ impl Endpoint {
 
     /// Returns the URL, the secrets and the schedule of an endpoint, or why nothing is sent to it.
     fn target(&self, row: webhook_endpoints::Model) -> Result<Target, &'static str> {
-        if row.status == webhook_endpoints::DELETED {
+        if row.status == EndpointStatus::Deleted {
             return Err(IS_DELETED);
         }
-        if row.status == EndpointStatus::Disabled.as_str() {
+        if row.status == EndpointStatus::Disabled {
             return Err(IS_DISABLED);
         }
         let secrets = endpoints::secrets(&self.context.sealer, &row, self.context.clock.real_now());

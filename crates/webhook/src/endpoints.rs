@@ -4,10 +4,10 @@
 //! its actor cancels its deliveries and then removes the row.
 
 use payferry_domain::payment::EventPattern;
-use payferry_domain::webhook::{EndpointStatus, RetrySchedule};
+use payferry_domain::webhook::RetrySchedule;
 use payferry_domain::{EndpointId, PspId, Timestamp};
-use payferry_entities::psps;
-use payferry_entities::webhook_endpoints::{self, Column, DELETED, Entity, Model};
+use payferry_entities::webhook_endpoints::{self, Column, Entity, Model};
+use payferry_entities::{EndpointStatus, psps};
 use payferry_runtime::seal::{SealOpenError, Sealer};
 use sea_orm::sea_query::LockType;
 use sea_orm::{
@@ -62,7 +62,7 @@ impl Change {
             schedule.as_str().clone_into(&mut endpoint.schedule);
         }
         if let Some(status) = status {
-            status.as_str().clone_into(&mut endpoint.status);
+            endpoint.status = status;
         }
         endpoint.description = description.or(endpoint.description.take());
         endpoint.updated_at = now.as_millis();
@@ -76,7 +76,7 @@ fn of_psp(psp_id: PspId) -> Select<Entity> {
 
 /// The PSP's endpoints that are not deleted.
 pub fn own(psp_id: PspId) -> Select<Entity> {
-    of_psp(psp_id).filter(Column::Status.ne(DELETED))
+    of_psp(psp_id).filter(Column::Status.ne(EndpointStatus::Deleted))
 }
 
 /// Loads the PSP's endpoints, the oldest first, with deleted ones whose deliveries may not be cancelled yet.
@@ -157,7 +157,6 @@ async fn insert(
         psp_id: psp_id.to_string(),
         events: "[]".to_owned(),
         schedule: RetrySchedule::Default.to_string(),
-        status: EndpointStatus::Enabled.to_string(),
         created_at: now.as_millis(),
         ..Model::default()
     };
@@ -189,14 +188,15 @@ pub async fn delete(
     now: Timestamp,
 ) -> Result<Option<Model>, DbErr> {
     let Some(mut endpoint) = load_to_change(connection, psp_id, id).await? else { return Ok(None) };
-    DELETED.clone_into(&mut endpoint.status);
+    endpoint.status = EndpointStatus::Deleted;
     endpoint.updated_at = now.as_millis();
     save(connection, endpoint).await.map(Some)
 }
 
 /// Removes the row of a deleted endpoint.
 pub(super) async fn remove(connection: &impl ConnectionTrait, id: EndpointId) -> Result<(), DbErr> {
-    let deleted = Entity::delete_many().filter(Column::Id.eq(id.to_string())).filter(Column::Status.eq(DELETED));
+    let deleted =
+        Entity::delete_many().filter(Column::Id.eq(id.to_string())).filter(Column::Status.eq(EndpointStatus::Deleted));
     deleted.exec(connection).await.map(drop)
 }
 

@@ -2,6 +2,8 @@
 
 use sea_orm::entity::prelude::*;
 
+use crate::ChainTxStatus;
+
 /// One row of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "chain_txs")]
@@ -22,8 +24,8 @@ pub struct Model {
     pub input: String,
     /// Gas units.
     pub gas_limit: i64,
-    /// submitted, mined, final, reverted or cancelled.
-    pub status: String,
+    /// Status.
+    pub status: ChainTxStatus,
     /// Transaction hash of the attempt that was mined.
     pub tx_hash: Option<String>,
     /// Block in which it was mined.

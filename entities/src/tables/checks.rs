@@ -2,6 +2,8 @@
 
 use sea_orm::entity::prelude::*;
 
+use crate::CheckStatus;
+
 /// One row of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "checks")]
@@ -17,8 +19,8 @@ pub struct Model {
     pub purpose: String,
     /// Revision of the customer data that is checked.
     pub revision: i64,
-    /// `queued`, `open` (started at the provider), `passed`, `failed`, `lapsed` or `superseded`.
-    pub status: String,
+    /// Status.
+    pub status: CheckStatus,
     /// Provider that was asked.
     pub provider: Option<String>,
     /// Reference of the provider.

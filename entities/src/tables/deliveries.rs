@@ -2,6 +2,8 @@
 
 use sea_orm::entity::prelude::*;
 
+use crate::DeliveryStatus;
+
 /// One row of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "deliveries")]
@@ -21,8 +23,8 @@ pub struct Model {
     pub sequence: i64,
     /// Position of the event in the feed; determines the order of the queue.
     pub position: i64,
-    /// queued, failed (waiting for a retry), delivered, exhausted or cancelled (its endpoint was deleted).
-    pub status: String,
+    /// Status.
+    pub status: DeliveryStatus,
     /// URL of the last attempt.
     pub url: Option<String>,
     /// Number of all attempts.

@@ -3,6 +3,8 @@
 
 use sea_orm::entity::prelude::*;
 
+use crate::OperationStatus;
+
 /// One row of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "operations")]
@@ -38,8 +40,8 @@ pub struct Model {
     pub nonce: Option<String>,
     /// End of an authorization, exclusive, in seconds since the epoch.
     pub valid_before: Option<i64>,
-    /// queued, submitted, mined, succeeded, failed or cancelled.
-    pub status: String,
+    /// Status.
+    pub status: OperationStatus,
     /// Chain transaction that currently contains it.
     pub chain_tx_id: Option<i64>,
     /// Mined transaction.

@@ -2,8 +2,7 @@
 
 use sea_orm::entity::prelude::*;
 
-/// Status of an endpoint whose deliveries are being cancelled.
-pub const DELETED: &str = "deleted";
+use crate::EndpointStatus;
 
 /// SQL: the key of the endpoint's deliveries (`COALESCE(endpoint_id, psp_id)`).
 pub const LANE: &str = "CASE WHEN substr(id, 4) = substr(psp_id, 5) THEN psp_id ELSE id END";
@@ -23,8 +22,8 @@ pub struct Model {
     pub description: Option<String>,
     /// default or extended: the schedule of retries.
     pub schedule: String,
-    /// enabled, disabled or [`DELETED`].
-    pub status: String,
+    /// Status.
+    pub status: EndpointStatus,
     /// JSON array of event patterns; empty means all.
     #[sea_orm(column_type = "Text")]
     pub events: String,

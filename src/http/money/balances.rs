@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use axum::extract::State;
 use payferry_domain::{Address, Amount, Chain, Token};
+use payferry_entities::OperationStatus::{Failed, Mined, Queued, Submitted};
 use payferry_entities::{balances, operations};
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::{Answer, ApiError, Caller, Read};
@@ -71,7 +72,7 @@ pub async fn list(State(app): State<AppState>, caller: Caller<Read>) -> Result<A
         .columns([Column::Chain, Column::TokenAddress])
         .expr(Expr::cust("CAST(SUM(psp_amount) AS BIGINT)"))
         .filter(Column::Chain.is_in(Chain::ALL.iter().map(|chain| chain.as_str())))
-        .filter(Column::Status.is_in(["queued", "submitted", "mined", "failed"]))
+        .filter(Column::Status.is_in([Queued, Submitted, Mined, Failed]))
         .filter(Column::Kind.eq("settle"))
         .filter(Column::PspId.eq(psp_id.as_str()))
         .group_by(Column::Chain)

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use payferry_domain::payment::EventPattern;
 use payferry_domain::{DeliveryId, EndpointId, PspId, Timestamp};
-use payferry_entities::delivery_attempts;
+use payferry_entities::{DeliveryStatus, delivery_attempts};
 use payferry_httpkit::extract::RequestBody as _;
 use payferry_httpkit::extract::field::{optional, required};
 use payferry_httpkit::lists::{DateTime, Page, PageParams};
@@ -31,9 +31,8 @@ record! {
         let psp_id: PspId = delivery.psp_id.parse().map_err(ApiError::internal)?;
         let endpoint_id = delivery.endpoint_id.unwrap_or_else(|| EndpointId::first_of(psp_id).to_string());
         // The sender clears its mark a moment after the outcome was recorded.
-        let is_open = matches!(delivery.status.as_str(), "queued" | "failed");
-        let under_way = is_open && app.system.webhooks().is_under_way(&delivery.id);
-        let failure = (delivery.status != "delivered")
+        let under_way = delivery.status.is_open() && app.system.webhooks().is_under_way(&delivery.id);
+        let failure = (delivery.status != DeliveryStatus::Delivered)
             .then(|| failure(delivery.response_code, delivery.error.as_deref()))
             .flatten();
     }
@@ -56,7 +55,7 @@ record! {
         /// URL of the last attempt; null before the first.
         url: Option<String> = delivery.url,
         /// queued, delivering, delivered, failed (will be retried), exhausted, or cancelled (its endpoint was deleted).
-        delivery_status: String = if under_way { "delivering".to_owned() } else { delivery.status },
+        delivery_status: &'static str = if under_way { "delivering" } else { delivery.status.as_str() },
         attempt_count: i64 = delivery.attempt_count,
         /// HTTP status of the last answer.
         response_code: Option<i64> = delivery.response_code,
@@ -278,7 +277,7 @@ pub async fn redeliver(parts: ChangeOf<Webhooks, (String, String)>) -> Result<Re
         return Err(ApiError::conflict("endpoint_deleted", "The endpoint of this delivery was deleted."));
     }
     let message = "The delivery is queued again.";
-    let answer = RedeliverAnswer { message, payment_id, delivery_id, delivery_status: "queued" };
+    let answer = RedeliverAnswer { message, payment_id, delivery_id, delivery_status: DeliveryStatus::Queued.as_str() };
     let answered = request.idempotency.commit(&app, transaction, Answer::accepted(&answer)?).await?;
     app.system.webhooks().refresh(request.psp_id);
     Ok(answered)

@@ -3,14 +3,16 @@
 use axum::extract::State;
 use axum::response::Response;
 use payferry_domain::payment::EventPattern;
-use payferry_domain::webhook::{EndpointStatus, RetrySchedule};
+use payferry_domain::webhook::RetrySchedule;
 use payferry_domain::{EndpointId, Timestamp};
+use payferry_entities::EndpointStatus;
 use payferry_entities::webhook_endpoints::{self, Column};
 use payferry_httpkit::extract::field::{optional, required};
+use payferry_httpkit::extract::parameters::word;
 use payferry_httpkit::extract::{Field as _, RequestBody as _};
 use payferry_httpkit::lists::{DateTime, Found, Page, PageParams, read_page};
 use payferry_httpkit::openapi::UnreadableQuery;
-use payferry_httpkit::{Answer, ApiError, Path, Problem, Read, Submission, Webhooks, request, rule};
+use payferry_httpkit::{Answer, ApiError, Path, Problem, Read, Rule, Submission, Webhooks, request, rule};
 use payferry_webhook::endpoints::{self, Change, ENDPOINTS_MAX};
 use serde::Serialize;
 use serde_json::json;
@@ -41,13 +43,20 @@ record! {
         /// default (3 retries within 6 minutes) or extended (10 retries within 3 days).
         schedule: String = endpoint.schedule,
         /// enabled or disabled. Deliveries to a disabled endpoint wait until it is enabled.
-        status: String = endpoint.status,
+        status: &'static str = endpoint.status.as_str(),
         /// Time until which deliveries are also signed with the secret before the last rotation.
         previous_secret_expires_at: Option<DateTime> = previous_until.map(DateTime),
         created_at: DateTime = DateTime(endpoint.created_at),
         updated_at: DateTime = DateTime(endpoint.updated_at),
     }
 }
+
+/// A status that a request may set.
+const STATUS: Rule<EndpointStatus> = Rule {
+    read: |value| word(&SETTABLE.map(|status| (status.as_str(), status)), value),
+    schema: || rule::one_of(SETTABLE.map(EndpointStatus::as_str)),
+};
+const SETTABLE: [EndpointStatus; 2] = [EndpointStatus::Enabled, EndpointStatus::Disabled];
 
 request! {
     /// Settings of an endpoint.
@@ -60,7 +69,7 @@ request! {
         /// default: 3 retries within 6 minutes. extended: 10 retries within 3 days.
         schedule: Option<RetrySchedule> = optional(rule::name()),
         /// Deliveries to a disabled endpoint wait until it is enabled.
-        status: Option<EndpointStatus> = optional(rule::name()),
+        status: Option<EndpointStatus> = optional(STATUS),
     }
 }
 

@@ -131,7 +131,7 @@ async fn event(app: &TestApp, psp: PspId, sequence: i64, days: i64, status: Opti
         payment_id: "pay_old".to_owned(),
         sequence,
         position,
-        status: status.to_owned(),
+        status: status.parse().unwrap(),
         url: None,
         attempt_count: attempts,
         retries_left: 0,

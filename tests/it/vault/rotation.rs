@@ -3,7 +3,7 @@
 use payferry::rotation::{Outcome, rotate};
 use payferry_accounts::documents::{DocumentLocation, DocumentStore};
 use payferry_domain::DocumentId;
-use payferry_entities::{checks, customer_documents, customers, payment_details};
+use payferry_entities::{CheckStatus, checks, customer_documents, customers, payment_details};
 use payferry_runtime::seal::{MasterKeys, Sealer};
 use sea_orm::sea_query::Expr;
 
@@ -63,7 +63,7 @@ async fn fill(app: &TestApp) -> Kept {
         psp_id: app.psp_id.to_string(),
         purpose: "identity".to_owned(),
         revision: 1,
-        status: "open".to_owned(),
+        status: CheckStatus::Open,
         provider: None,
         provider_ref: None,
         attempts: 0,

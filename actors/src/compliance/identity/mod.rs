@@ -17,7 +17,7 @@ mod work;
 
 pub use conclude::VerdictEffect;
 pub use provider::{
-    CallbackError, CallbackFact, CheckRequest, CheckStatus, IdentityError, IdentityProvider, IdentitySubject,
+    CallbackError, CallbackFact, CheckRequest, IdentityError, IdentityProvider, IdentitySubject, ProviderCheckStatus,
     StartedCheck,
 };
 pub use queue::{COUNTED_MAX, CheckBacklog, count, link_of, link_place, overdue};

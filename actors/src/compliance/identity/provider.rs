@@ -56,7 +56,7 @@ pub enum StartedCheck {
 
 /// Status of a check at the provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CheckStatus {
+pub enum ProviderCheckStatus {
     /// Not decided.
     InProgress,
     /// Decided.
@@ -112,7 +112,7 @@ pub trait IdentityProvider: Send + Sync + 'static {
     async fn rescreen(&self, request: &CheckRequest, subject: &IdentitySubject) -> Result<StartedCheck, IdentityError>;
 
     /// Returns the status of a started check.
-    async fn check_status(&self, check: CheckId, provider_ref: &str) -> Result<CheckStatus, IdentityError>;
+    async fn check_status(&self, check: CheckId, provider_ref: &str) -> Result<ProviderCheckStatus, IdentityError>;
 
     /// Parses a callback after it verifies the signature and the time. Empty if nothing in it is relevant.
     fn read_callback(

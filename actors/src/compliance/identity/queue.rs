@@ -8,8 +8,7 @@ use std::time::Duration;
 use payferry_domain::customer::CheckPurpose;
 use payferry_domain::{CheckId, CustomerId, Timestamp};
 use payferry_entities::checks::{Column, Entity, Model};
-use payferry_entities::{Connection, Database};
-use payferry_journal::customers::{OPEN, QUEUED};
+use payferry_entities::{CheckStatus, Connection, Database};
 use payferry_runtime::seal::Sealer;
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select, UpdateMany};
@@ -40,7 +39,7 @@ impl Task {
             check: row.id.parse().ok()?,
             customer: row.customer_id.parse().ok()?,
             purpose: row.purpose.parse().ok()?,
-            is_open: row.status == OPEN,
+            is_open: row.status == CheckStatus::Open,
             provider: row.provider.clone(),
             provider_ref: row.provider_ref.clone(),
             attempts: row.attempts.try_into().unwrap_or(u32::MAX),
@@ -100,7 +99,7 @@ pub(super) async fn opened(
     now: Timestamp,
 ) -> Result<bool, DbErr> {
     let update = of(task)
-        .col_expr(Column::Status, Expr::value(OPEN))
+        .col_expr(Column::Status, Expr::value(CheckStatus::Open))
         .col_expr(Column::Provider, Expr::value(provider))
         .col_expr(Column::ProviderRef, Expr::value(provider_ref))
         .col_expr(Column::Url, Expr::value(sealed_url))
@@ -121,7 +120,7 @@ pub(super) async fn failed(connection: &Connection, task: &Task, error: &str, at
 /// Records that the provider no longer has the check, so it must start again.
 pub(super) async fn requeued(connection: &Connection, task: &Task, error: &str, at: Timestamp) -> Result<(), DbErr> {
     let update = unanswered(task, error, at)
-        .col_expr(Column::Status, Expr::value(QUEUED))
+        .col_expr(Column::Status, Expr::value(CheckStatus::Queued))
         .col_expr(Column::ProviderRef, Expr::value(Option::<String>::None))
         .col_expr(Column::Url, Expr::value(Option::<String>::None));
     update.exec(connection).await.map(drop)
@@ -131,8 +130,8 @@ pub(super) async fn requeued(connection: &Connection, task: &Task, error: &str, 
 pub async fn backlog(database: &Database, now: Timestamp, overdue_after: Duration) -> Result<CheckBacklog, DbErr> {
     let waiting = |status| waiting().filter(Column::Status.eq(status));
     Ok(CheckBacklog {
-        queued: count(database, waiting(QUEUED)).await?,
-        open: count(database, waiting(OPEN)).await?,
+        queued: count(database, waiting(CheckStatus::Queued)).await?,
+        open: count(database, waiting(CheckStatus::Open)).await?,
         overdue: count(database, overdue(now, overdue_after)).await?,
     })
 }
@@ -147,8 +146,9 @@ pub async fn count(database: &Database, query: Select<Entity>) -> Result<u64, Db
 /// no provider has them.
 pub fn overdue(now: Timestamp, after: Duration) -> Select<Entity> {
     let after = i64::try_from(after.as_millis()).unwrap_or(i64::MAX);
-    let nobody_else_to_wait_for =
-        Condition::any().add(Column::Status.eq(QUEUED)).add(Column::Purpose.eq(CheckPurpose::Rescreen.as_str()));
+    let nobody_else_to_wait_for = Condition::any()
+        .add(Column::Status.eq(CheckStatus::Queued))
+        .add(Column::Purpose.eq(CheckPurpose::Rescreen.as_str()));
     waiting()
         .filter(nobody_else_to_wait_for)
         .filter(Column::CreatedAt.lt(now.as_millis().saturating_sub(after)))
@@ -157,11 +157,12 @@ pub fn overdue(now: Timestamp, after: Duration) -> Select<Entity> {
 
 /// Unfinished checks. The condition is spelled as in the index.
 fn waiting() -> Select<Entity> {
-    Entity::find().filter(Expr::cust("status IN ('queued', 'open')"))
+    let condition = format!("status IN ('{}', '{}')", CheckStatus::Queued, CheckStatus::Open);
+    Entity::find().filter(Expr::cust(condition))
 }
 
 fn of(task: &Task) -> UpdateMany<Entity> {
-    let status = if task.is_open { OPEN } else { QUEUED };
+    let status = if task.is_open { CheckStatus::Open } else { CheckStatus::Queued };
     Entity::update_many().filter(Column::Id.eq(task.check.to_string())).filter(Column::Status.eq(status))
 }
 

@@ -14,7 +14,7 @@ use subtle::ConstantTimeEq;
 use url::Url;
 
 use super::provider::{
-    CallbackError, CallbackFact, CheckRequest, CheckStatus, IdentityError, IdentityProvider, IdentitySubject,
+    CallbackError, CallbackFact, CheckRequest, IdentityError, IdentityProvider, IdentitySubject, ProviderCheckStatus,
     StartedCheck,
 };
 
@@ -94,14 +94,14 @@ impl IdentityProvider for SandboxIdentity {
         Ok(StartedCheck::Open { provider_ref, url: None, look_after: Some(RESCREEN_TAKES) })
     }
 
-    async fn check_status(&self, _: CheckId, provider_ref: &str) -> Result<CheckStatus, IdentityError> {
+    async fn check_status(&self, _: CheckId, provider_ref: &str) -> Result<ProviderCheckStatus, IdentityError> {
         let begun = provider_ref.strip_prefix(RESCREEN_PREFIX).and_then(|rest| rest.split_once('-')?.0.parse().ok());
         let takes = i64::try_from(RESCREEN_TAKES.as_millis()).unwrap_or(i64::MAX);
         match begun {
             Some(begun) if self.clock.real_now::<Timestamp>().millis_since(Timestamp(begun)) >= takes => {
-                Ok(CheckStatus::Decided(IdentityVerdict::Approved))
+                Ok(ProviderCheckStatus::Decided(IdentityVerdict::Approved))
             }
-            _ => Ok(CheckStatus::InProgress),
+            _ => Ok(ProviderCheckStatus::InProgress),
         }
     }
 
@@ -144,9 +144,12 @@ mod tests {
         let ago = |ms: i64| format!("{RESCREEN_PREFIX}{}-x", now.plus_millis(-ms).as_millis());
         assert_eq!(
             provider.check_status(check, &ago(1_100)).await.unwrap(),
-            CheckStatus::Decided(IdentityVerdict::Approved)
+            ProviderCheckStatus::Decided(IdentityVerdict::Approved)
         );
-        assert_eq!(provider.check_status(check, &ago(-60_000)).await.unwrap(), CheckStatus::InProgress);
-        assert_eq!(provider.check_status(check, &format!("sandbox-{check}")).await.unwrap(), CheckStatus::InProgress);
+        assert_eq!(provider.check_status(check, &ago(-60_000)).await.unwrap(), ProviderCheckStatus::InProgress);
+        assert_eq!(
+            provider.check_status(check, &format!("sandbox-{check}")).await.unwrap(),
+            ProviderCheckStatus::InProgress
+        );
     }
 }

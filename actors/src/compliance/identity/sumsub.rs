@@ -35,7 +35,7 @@ use url::Url;
 use self::callback::CallbackReader;
 use self::review::{Levels, Review};
 use super::provider::{
-    CallbackError, CallbackFact, CheckRequest, CheckStatus, IdentityError, IdentityProvider, IdentitySubject,
+    CallbackError, CallbackFact, CheckRequest, IdentityError, IdentityProvider, IdentitySubject, ProviderCheckStatus,
     StartedCheck,
 };
 use crate::compliance::http::{HttpFailure, api_url, body_of, client_for, send, token_header};
@@ -171,7 +171,9 @@ impl Sumsub {
 
     async fn begin_identity(&self, request: &CheckRequest) -> Result<StartedCheck, HttpFailure> {
         let (applicant, existed) = self.applicant(request.check, &self.levels.identity, json!({})).await?;
-        if existed && let CheckStatus::Decided(verdict) = self.review(&applicant).await?.check_status(&self.levels) {
+        if existed
+            && let ProviderCheckStatus::Decided(verdict) = self.review(&applicant).await?.check_status(&self.levels)
+        {
             return Ok(StartedCheck::Decided { provider_ref: applicant, verdict });
         }
         let url = self.link(request.check).await?;
@@ -193,7 +195,7 @@ impl Sumsub {
         let (applicant, existed) = self.applicant(request.check, &self.levels.rescreen, data).await?;
         let review = if existed { Some(self.review(&applicant).await?) } else { None };
         match review.as_ref().map(|review| (review.check_status(&self.levels), review.is_waiting_for_data())) {
-            Some((CheckStatus::Decided(verdict), _)) => {
+            Some((ProviderCheckStatus::Decided(verdict), _)) => {
                 return Ok(StartedCheck::Decided { provider_ref: applicant, verdict });
             }
             // The screening is in progress.
@@ -269,10 +271,10 @@ impl IdentityProvider for Sumsub {
         self.begin_rescreen(request, subject).await.map_err(IdentityError::from)
     }
 
-    async fn check_status(&self, _: CheckId, provider_ref: &str) -> Result<CheckStatus, IdentityError> {
+    async fn check_status(&self, _: CheckId, provider_ref: &str) -> Result<ProviderCheckStatus, IdentityError> {
         match self.review(provider_ref).await {
             Ok(review) => Ok(review.check_status(&self.levels)),
-            Err(HttpFailure::Status(404)) => Ok(CheckStatus::Lapsed),
+            Err(HttpFailure::Status(404)) => Ok(ProviderCheckStatus::Lapsed),
             Err(failure) => Err(failure.into()),
         }
     }

@@ -16,8 +16,8 @@ use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use super::{
-    CallbackError, CallbackFact, CheckRequest, CheckStatus, IdentityProvider, IdentitySubject, StartedCheck, Sumsub,
-    SumsubError, SumsubSettings,
+    CallbackError, CallbackFact, CheckRequest, IdentityProvider, IdentitySubject, ProviderCheckStatus, StartedCheck,
+    Sumsub, SumsubError, SumsubSettings,
 };
 
 fn settings(url: &str) -> SumsubSettings {
@@ -53,7 +53,7 @@ impl Pair {
         (request, provider_ref)
     }
 
-    async fn check_status(&self, request: CheckRequest, provider_ref: &str) -> CheckStatus {
+    async fn check_status(&self, request: CheckRequest, provider_ref: &str) -> ProviderCheckStatus {
         self.client.check_status(request.check, provider_ref).await.unwrap()
     }
 
@@ -135,7 +135,7 @@ async fn status_query_returns_only_completed_verdicts() {
     let pair = Pair::new().await;
     let (request, reference) = pair.begun().await;
     let id = request.check.to_string();
-    assert_eq!(pair.check_status(request, &reference).await, CheckStatus::InProgress);
+    assert_eq!(pair.check_status(request, &reference).await, ProviderCheckStatus::InProgress);
     let retry = json!({"reviewAnswer": "RED", "reviewRejectType": "RETRY", "rejectLabels": ["BAD_SELFIE"]});
     for (status, result) in [
         ("pending", Value::Null),
@@ -147,10 +147,10 @@ async fn status_query_returns_only_completed_verdicts() {
         ("completed", retry.clone()),
     ] {
         pair.remote.review(&id, status, result.clone());
-        assert_eq!(pair.check_status(request, &reference).await, CheckStatus::InProgress, "{status} {result}");
+        assert_eq!(pair.check_status(request, &reference).await, ProviderCheckStatus::InProgress, "{status} {result}");
     }
     pair.remote.review(&id, "completed", green());
-    assert_eq!(pair.check_status(request, &reference).await, CheckStatus::Decided(IdentityVerdict::Approved));
+    assert_eq!(pair.check_status(request, &reference).await, ProviderCheckStatus::Decided(IdentityVerdict::Approved));
     let many: Vec<String> = (0..40).map(|n| format!("LABEL {n}!")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     for (labels, reasons) in [
@@ -158,16 +158,17 @@ async fn status_query_returns_only_completed_verdicts() {
         (vec![], vec!["rejected_by_provider"]),
     ] {
         pair.remote.review(&id, "completed", red(&labels));
-        assert_eq!(pair.check_status(request, &reference).await, CheckStatus::Decided(rejected(&reasons)));
+        assert_eq!(pair.check_status(request, &reference).await, ProviderCheckStatus::Decided(rejected(&reasons)));
     }
     pair.remote.review(&id, "completed", red(&many));
-    let CheckStatus::Decided(IdentityVerdict::Rejected { reasons }) = pair.check_status(request, &reference).await
+    let ProviderCheckStatus::Decided(IdentityVerdict::Rejected { reasons }) =
+        pair.check_status(request, &reference).await
     else {
         panic!()
     };
     assert_eq!((reasons.len(), reasons[0].as_str()), (16, "label_0_"));
     pair.remote.delete(&id);
-    assert_eq!(pair.check_status(request, &reference).await, CheckStatus::Lapsed);
+    assert_eq!(pair.check_status(request, &reference).await, ProviderCheckStatus::Lapsed);
 
     // A screening involves no person who could take a better picture.
     let screening = self::request();
@@ -175,7 +176,10 @@ async fn status_query_returns_only_completed_verdicts() {
         panic!()
     };
     pair.remote.review(&screening.check.to_string(), "completed", retry);
-    assert_eq!(pair.check_status(screening, &provider_ref).await, CheckStatus::Decided(rejected(&["bad_selfie"])));
+    assert_eq!(
+        pair.check_status(screening, &provider_ref).await,
+        ProviderCheckStatus::Decided(rejected(&["bad_selfie"]))
+    );
 }
 
 #[tokio::test]

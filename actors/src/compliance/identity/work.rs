@@ -16,7 +16,9 @@ use serde::Deserialize;
 
 use super::conclude::VerdictEffect;
 use super::metrics;
-use super::provider::{CheckRequest, CheckStatus, IdentityError, IdentityProvider, IdentitySubject, StartedCheck};
+use super::provider::{
+    CheckRequest, IdentityError, IdentityProvider, IdentitySubject, ProviderCheckStatus, StartedCheck,
+};
 use super::queue::{self, Task};
 use super::service::ComplianceConfig;
 use crate::observe::TreeMetrics;
@@ -140,13 +142,15 @@ impl CheckContext {
         reference: &str,
     ) -> Result<(), WorkError> {
         match self.ask(provider.check_status(task.check, reference)).await? {
-            CheckStatus::InProgress => {
+            ProviderCheckStatus::InProgress => {
                 let at = self.after(self.until_next_look(task));
                 Ok(queue::look_again(self.database.writer(), task, at).await?)
             }
-            CheckStatus::Decided(verdict) => self.end(provider, task, Some(verdict)).await,
-            CheckStatus::Lapsed if task.purpose == CheckPurpose::Identity => self.end(provider, task, None).await,
-            CheckStatus::Lapsed => {
+            ProviderCheckStatus::Decided(verdict) => self.end(provider, task, Some(verdict)).await,
+            ProviderCheckStatus::Lapsed if task.purpose == CheckPurpose::Identity => {
+                self.end(provider, task, None).await
+            }
+            ProviderCheckStatus::Lapsed => {
                 let at = self.after(self.backoff(task.attempts));
                 let reason = "the provider no longer has the screening";
                 Ok(queue::requeued(self.database.writer(), task, reason, at).await?)

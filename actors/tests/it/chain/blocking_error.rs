@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use alloy::primitives::U256;
 use payferry_devchain::{DevWallet, Dropped, Faults};
-use payferry_entities::{chain_tx_attempts, chain_txs, operations};
+use payferry_entities::{ChainTxStatus, chain_tx_attempts, chain_txs, operations};
 use payferry_evm::wallet::{alloy_address, domain_address};
 use payferry_journal::chain::Role;
 use sea_orm::ActiveValue::{NotSet, Set};
@@ -21,7 +21,7 @@ const BEFORE: i64 = 1_001;
 /// each.
 const LOOKS: u32 = 12;
 
-fn tx_of(env: &Env, sender: String, nonce: i64, status: &str) -> chain_txs::ActiveModel {
+fn tx_of(env: &Env, sender: String, nonce: i64, status: ChainTxStatus) -> chain_txs::ActiveModel {
     let tx = chain_txs::Model {
         chain: "base".to_owned(),
         sender,
@@ -29,14 +29,14 @@ fn tx_of(env: &Env, sender: String, nonce: i64, status: &str) -> chain_txs::Acti
         to_address: env.spec.treasury.to_string(),
         input: "0x".to_owned(),
         gas_limit: 100_000,
-        status: status.to_owned(),
+        status,
         ..chain_txs::Model::default()
     };
     chain_txs::ActiveModel { id: NotSet, ..tx.into_active_model() }
 }
 
 /// Inserts `BEFORE` transactions of another account with this status and with nonces below ours.
-async fn before_ours(env: &Env, status: &str, block_number: i64) {
+async fn before_ours(env: &Env, status: ChainTxStatus, block_number: i64) {
     let row = |place: &i64| chain_txs::ActiveModel {
         tx_hash: Set(Some(format!("0x{place:064x}"))),
         block_number: Set(Some(block_number)),
@@ -53,14 +53,14 @@ async fn before_ours(env: &Env, status: &str, block_number: i64) {
 async fn many_unfinal_transactions_hide_no_other_transactions() {
     let env = Env::new().await;
     // In blocks that are far from final, and from being read.
-    before_ours(&env, "mined", 1_000_000).await;
+    before_ours(&env, ChainTxStatus::Mined, 1_000_000).await;
     env.settling(2, 10_000_000).await;
     env.settle_all_once(2, 10_000_000).await;
     env.mine_until("ours is final", async || {
         let txs = env.txs().await;
         let ours: Vec<_> = txs.iter().filter(|tx| tx.nonce >= 0).collect();
         let open = usize::try_from(BEFORE).unwrap();
-        ours.iter().all(|tx| tx.status == "final") && env.report().await.open == open
+        ours.iter().all(|tx| tx.status.as_str() == "final") && env.report().await.open == open
     })
     .await;
 }
@@ -70,7 +70,7 @@ async fn old_reverted_transactions_do_not_hide_current_ones() {
     let mut env = Env::new().await;
     env.spec.in_flight_max = 1;
     env.spec.batch_items_max = 1;
-    before_ours(&env, "reverted", 1).await;
+    before_ours(&env, ChainTxStatus::Reverted, 1).await;
     env.mine(20).await;
     env.settling(2, 10_000_000).await;
     let ours = async || env.txs().await.into_iter().filter(|tx| tx.nonce >= 0).count();
@@ -92,7 +92,7 @@ async fn invalid_token_answers_delay_only_its_own_operations() {
     env.handle.set_paused(Role::Settle, false);
     env.mine_until("the others are mined", async || {
         let rows = env.operations().await;
-        rows.iter().filter(|row| row.status == "mined").count() == 2
+        rows.iter().filter(|row| row.status.as_str() == "mined").count() == 2
     })
     .await;
     env.assert_settled_once(2, 10_000_000).await;
@@ -147,7 +147,7 @@ async fn done_before(forgotten: bool) {
     env.settle().await;
     env.mine_until("it is found where it was done", async || {
         let row = env.operation().await;
-        row.status == "mined" && row.tx_hash == done
+        row.status.as_str() == "mined" && row.tx_hash == done
     })
     .await;
     env.assert_settled_once(1, 10_000_000).await;
@@ -170,7 +170,7 @@ async fn left_by_a_former_account(env: &Env) {
     let sender = domain_address(former.address()).to_string();
     let (raw, hash) =
         former.sign_call(env.devchain.chain_id(), 0, env.spec.treasury.0.into(), Vec::new().into(), 100_000, 1, 1);
-    tx_of(env, sender.clone(), 0, "submitted").insert(env.database.writer()).await.unwrap();
+    tx_of(env, sender.clone(), 0, ChainTxStatus::Submitted).insert(env.database.writer()).await.unwrap();
     let attempt = chain_tx_attempts::Model {
         tx_hash: hash.to_string(),
         chain: "base".to_owned(),

@@ -120,7 +120,7 @@ async fn killed_while_giving_up_nonces_that_were_taken() {
     env.mine(1).await;
     // The settler gives up one nonce at a time.
     env.settle_until_dead(&[Step::Recorded]).await;
-    let statuses = async || env.txs().await.into_iter().take(2).map(|tx| tx.status).collect::<Vec<_>>();
+    let statuses = async || env.txs().await.into_iter().take(2).map(|tx| tx.status.as_str()).collect::<Vec<_>>();
     assert_eq!(statuses().await, ["cancelled", "submitted"]);
     env.settle().await;
     env.mine_until("both are given up", async || statuses().await == ["cancelled", "cancelled"]).await;

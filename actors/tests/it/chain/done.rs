@@ -35,8 +35,8 @@ async fn contract_refusal_counts_as_done_despite_a_lagging_endpoint() {
     env.mine_until("it is found where it was done", async || {
         fall_behind();
         let row = env.operation().await;
-        assert_ne!(row.status, "failed", "{row:?}");
-        row.status == "mined" && row.tx_hash == done
+        assert_ne!(row.status.as_str(), "failed", "{row:?}");
+        row.status.as_str() == "mined" && row.tx_hash == done
     })
     .await;
     assert_eq!(env.inbox.failed(), 0);
@@ -76,7 +76,7 @@ async fn an_id_used_up_with_other_terms_is_neither_a_success_nor_a_failure() {
         env.handle.blocked_reason().is_some_and(|reason| reason.contains("its own event was not found"))
     })
     .await;
-    assert_eq!(env.operation().await.status, "submitted");
+    assert_eq!(env.operation().await.status.as_str(), "submitted");
     assert_eq!(env.balance(own).await, 0);
     assert!(env.inbox.find_outbound(|_, _| Some(())).is_empty());
 }

@@ -424,7 +424,6 @@ impl Env {
             psp_id: self.psp.to_string(),
             token_address: self.coin(Coin::Usdc).to_string(),
             amount,
-            status: "queued".to_owned(),
             revision: 1,
             ..operations::Model::default()
         }
@@ -528,13 +527,13 @@ impl Env {
 
     /// Mines until all operations have this status.
     pub async fn mine_until_all(&self, status: &str) {
-        let have_it = async || self.operations().await.iter().all(|row| row.status == status);
+        let have_it = async || self.operations().await.iter().all(|row| row.status.as_str() == status);
         self.mine_until(&format!("all operations are {status}"), have_it).await;
     }
 
     /// Mines until some operation has this status.
     pub async fn mine_until_some(&self, status: &str) {
-        let has_it = async || self.operations().await.iter().any(|row| row.status == status);
+        let has_it = async || self.operations().await.iter().any(|row| row.status.as_str() == status);
         self.mine_until(&format!("an operation is {status}"), has_it).await;
     }
 

@@ -99,7 +99,7 @@ pub(crate) async fn until_mined_at(env: &Env, base_fee_wei: u64) {
     env.until("everything is mined", async || {
         env.mine_at(base_fee_wei).await;
         tokio::time::sleep(Duration::from_millis(20)).await;
-        env.operations().await.iter().all(|row| row.status == "mined")
+        env.operations().await.iter().all(|row| row.status.as_str() == "mined")
     })
     .await;
 }
@@ -136,7 +136,7 @@ async fn signs_nothing_above_the_ceiling_and_sends_all_once_later() {
     let env = env().await;
     held_up(&env, 2).await;
     assert!(env.txs().await.is_empty() && env.attempts().await.is_empty(), "nothing is signed");
-    assert!(env.operations().await.iter().all(|row| row.status == "queued"), "nothing is lost");
+    assert!(env.operations().await.iter().all(|row| row.status.as_str() == "queued"), "nothing is lost");
     // The fee falls by an eighth with each empty block.
     env.mine_until_all("mined").await;
     assert_done_once(&env, 2).await;
@@ -187,7 +187,7 @@ async fn sent_transactions_wait_while_the_fee_is_above_the_ceiling() {
     env.queue_settlements(&[later], UNITS).await;
     stays_expensive(&env).await;
     assert_eq!(env.attempts_len().await, before, "nothing is signed, neither new nor again");
-    let statuses: Vec<_> = env.txs().await.into_iter().map(|tx| tx.status).collect();
+    let statuses: Vec<_> = env.txs().await.into_iter().map(|tx| tx.status.as_str()).collect();
     assert_eq!(statuses, ["submitted", "submitted"]);
     until_mined_at(&env, RAISED_WEI).await;
     assert_done_once(&env, 3).await;

@@ -149,7 +149,7 @@ impl AbandonedOperation {
         // The simulation does not see the rejection, which is mined first in the same block.
         env.until_signed(1).await;
         env.set_blacklisted(ELSEWHERE, true).await;
-        env.mine_until("it is rejected", async || env.txs().await.iter().any(|tx| tx.status == "mined")).await;
+        env.mine_until("it is rejected", async || env.txs().await.iter().any(|tx| tx.status.as_str() == "mined")).await;
         let row = self.row(env).await;
         let (refund_id, revision) = (RefundId::from_ulid(self.operation.ulid()), u32::try_from(row.revision).unwrap());
         if self.owner == Owner::Withdrawal {
@@ -208,7 +208,7 @@ impl AbandonedOperation {
 
     /// Mines until the operation has this status.
     async fn until(&mut self, env: &Env, status: &str) {
-        env.mine_until(&format!("it is {status}"), async || self.row(env).await.status == status).await;
+        env.mine_until(&format!("it is {status}"), async || self.row(env).await.status.as_str() == status).await;
         self.revision = self.row(env).await.revision;
     }
 
@@ -230,7 +230,7 @@ impl AbandonedOperation {
     /// move.
     async fn assert_refused(&mut self, env: &Env) {
         env.mine_until("it is refused and reported", async || {
-            self.row(env).await.status == "failed" && !self.refusals(env).is_empty()
+            self.row(env).await.status.as_str() == "failed" && !self.refusals(env).is_empty()
         })
         .await;
         env.mine_and_read(3).await;
@@ -300,7 +300,7 @@ async fn killed_while_refusing_a_given_up_operation() {
             assert_eq!((given_up.row(&env).await.status.as_str(), given_up.refusals(&env).len()), ("queued", 0));
             hold_back(&env, false);
             env.settle_until_dead(&[step]).await;
-            assert_eq!(given_up.row(&env).await.status, "failed", "{owner:?} {step:?}: it is recorded");
+            assert_eq!(given_up.row(&env).await.status.as_str(), "failed", "{owner:?} {step:?}: it is recorded");
             assert_eq!(given_up.refusals(&env).len(), usize::from(step == Step::Notified), "{owner:?} {step:?}");
             env.settle().await;
             given_up.assert_refused(&env).await;

@@ -104,7 +104,7 @@ impl AbandonedWithdrawal {
         if !knows_its_tx {
             env.update_operations(Status.eq("cancelled"), [(ChainTxId, Expr::value(None::<i64>))]).await;
         }
-        let row = env.operations().await.into_iter().find(|row| row.status == "cancelled").unwrap();
+        let row = env.operations().await.into_iter().find(|row| row.status.as_str() == "cancelled").unwrap();
         Self { row, before }
     }
 
@@ -140,8 +140,8 @@ async fn rejection_that_a_reorg_removes_is_no_failure() {
     env.mine_until_some("mined").await;
     env.mine_and_read(5).await;
     env.settler_passes(3).await;
-    let statuses: BTreeSet<String> = env.operations().await.into_iter().map(|row| row.status).collect();
-    assert_eq!(statuses, ["mined", "submitted"].map(str::to_owned).into(), "its block can still be orphaned");
+    let statuses: BTreeSet<&str> = env.operations().await.into_iter().map(|row| row.status.as_str()).collect();
+    assert_eq!(statuses, ["mined", "submitted"].into(), "its block can still be orphaned");
     env.reorg(env.devchain.head().number - before, Dropped::Discard).await;
     until_completed(&env, 2).await;
     assert_sent_once(&env, &[recipient(1), recipient(2)]).await;
@@ -180,7 +180,7 @@ async fn transfer_with_a_replaced_transaction_is_sent_once_after_a_reconciliatio
     env.until_signed(2).await;
     // The signer's key signs elsewhere with the same nonce and far higher fees.
     env.operator_sends(0, 50 * GWEI, 20 * GWEI).await;
-    let status = async || env.txs().await.remove(0).status;
+    let status = async || env.txs().await.remove(0).status.as_str();
     env.mine_until("the transaction is given up", async || status().await == "cancelled").await;
     env.mine(20).await;
     assert_eq!((env.txs().await.len(), completed(&env)), (1, 0), "the other transaction may have sent the same");
@@ -219,7 +219,7 @@ async fn reorged_transfer_is_sent_again_once() {
     queued(&env, &[recipient(1)]).await;
     env.until_signed(1).await;
     env.mine(1).await;
-    env.until("it is mined", async || env.operations().await.iter().all(|row| row.status == "mined")).await;
+    env.until("it is mined", async || env.operations().await.iter().all(|row| row.status.as_str() == "mined")).await;
     env.reorg(1, Dropped::Discard).await;
     assert_eq!(env.balance(recipient(1)).await, 0);
     until_completed(&env, 1).await;

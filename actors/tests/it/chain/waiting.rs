@@ -100,7 +100,7 @@ async fn nonce_gap_is_reported_and_filled_without_raising_fees() {
     assert_eq!(ours, 1, "a higher fee would not help");
     env.until("both are final and nothing is held up", async || {
         env.mine(1).await;
-        let is_final = env.txs().await.iter().all(|tx| tx.status == "final");
+        let is_final = env.txs().await.iter().all(|tx| tx.status.as_str() == "final");
         is_final && env.report().await.blocked_reason.is_none()
     })
     .await;
@@ -113,10 +113,10 @@ async fn mined_and_left(env: &Env) -> u64 {
     env.settle().await;
     env.until_signed(1).await;
     env.mine(1).await;
-    env.until("it is mined", async || env.operation().await.status == "mined").await;
+    env.until("it is mined", async || env.operation().await.status.as_str() == "mined").await;
     env.stop_settler().await;
     let tx = env.txs().await.remove(0);
-    assert_eq!(tx.status, "mined");
+    assert_eq!(tx.status.as_str(), "mined");
     u64::try_from(tx.block_number.unwrap()).unwrap()
 }
 
@@ -144,7 +144,7 @@ async fn endpoint_without_the_block_reorgs_nothing() {
     env.settler_passes(PASSES).await;
     assert_eq!((env.txs().await[0].status.as_str(), env.inbox.orphaned()), ("mined", 0));
     endpoint.behave();
-    env.until("it is final", async || env.txs().await[0].status == "final").await;
+    env.until("it is final", async || env.txs().await[0].status.as_str() == "final").await;
     assert_eq!(env.inbox.orphaned(), 0);
     env.assert_settled_once(1, UNITS).await;
 }

@@ -104,7 +104,7 @@ impl Player {
         let looked = async || {
             if let Some(status) = step.then.iter().find_map(|word| word.strip_prefix("operation=")) {
                 let row = self.operation(step.subject.as_deref().or_else(|| verbs::made_by(step))).await?;
-                if row.status != status {
+                if row.status.as_str() != status {
                     return Err(format!("the operation never became {status}: {row:?}"));
                 }
             }

@@ -165,7 +165,7 @@ async fn executed_once(env: &Env, wrong: &mut Vec<String>) {
     let rows = rows.unwrap();
     for (chain, story) in &env.chains {
         let of_chain = rows.iter().filter(|row| row.chain == chain.as_str());
-        let done = of_chain.clone().filter(|row| matches!(row.status.as_str(), "mined" | "succeeded"));
+        let done = of_chain.clone().filter(|row| row.status.is_done());
         let mut expected: Vec<String> = done.map(|row| row.id.clone()).collect();
         expected.sort_unstable();
         let executed = story.executed().await;
@@ -206,7 +206,7 @@ async fn notified(env: &Env, wrong: &mut Vec<String>) {
             }
             continue;
         }
-        let is_delivered = rows.len() == 1 && rows[0].status == "delivered" && !bodies.is_empty();
+        let is_delivered = rows.len() == 1 && rows[0].status.as_str() == "delivered" && !bodies.is_empty();
         if !is_delivered || bodies.iter().any(|body| *body != payload) {
             wrong.push(format!("{} {} was delivered as {rows:?} and received as {bodies:?}", event.name, event.id));
         }

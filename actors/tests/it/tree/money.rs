@@ -61,7 +61,7 @@ pub async fn all_sent(env: &Env, ordered: &[OutboundId]) {
 pub async fn each_was_sent_once(env: &Env, count: usize) {
     let sent = env.operations_of_kind("withdrawal").await;
     assert_eq!(sent.len(), count);
-    assert!(sent.iter().all(|row| row.status == "succeeded"), "{sent:#?}");
+    assert!(sent.iter().all(|row| row.status.as_str() == "succeeded"), "{sent:#?}");
     assert_eq!(env.balance(TREASURER).await, i64::try_from(count).unwrap() * TOKEN);
 }
 

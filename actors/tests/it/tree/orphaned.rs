@@ -41,7 +41,7 @@ async fn sent(env: &Env) -> OutboundId {
     let waiting = async || env.chain().devchain.call("txpool_status", json!([])).await.unwrap()["pending"] == "0x1";
     env.until("the transaction is in the mempool", waiting).await;
     env.mine(1).await;
-    env.until_some("mined", async || operation(env, id).await.filter(|row| row.status == "mined")).await;
+    env.until_some("mined", async || operation(env, id).await.filter(|row| row.status.as_str() == "mined")).await;
     env.mine(2).await;
     until_it_is(env, id, OutboundStatus::Sent).await;
     assert_eq!((env.balance(TREASURER).await, balance(env).await), (TOKEN, (8_900_000, 0)));

@@ -159,7 +159,8 @@ async fn released_withdrawal_applies_a_missed_failure_immediately() {
     }
     assert!(env.system().is_quarantined(bad));
     env.chain().devchain.resume_mining();
-    let is_recorded = async || env.operations_of_kind("withdrawal").await.iter().any(|row| row.status == "failed");
+    let is_recorded =
+        async || env.operations_of_kind("withdrawal").await.iter().any(|row| row.status.as_str() == "failed");
     env.until("the failure is recorded", is_recorded).await;
     assert!(env.load_outbound(bad).await.is_live(), "its actor missed it");
     assert!(env.system().release(bad));

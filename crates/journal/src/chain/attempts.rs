@@ -91,6 +91,7 @@ pub fn hashes(attempts: &Attempts, tx: &chain_txs::Model) -> Vec<Hash32> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use payferry_entities::ChainTxStatus;
     use payferry_harness::database::query_plan;
     use sea_orm::{DbBackend, IntoActiveModel, QueryTrait};
 
@@ -108,12 +109,12 @@ pub(super) mod tests {
         chain_tx_attempts::Model { tx_hash, sender, created_at: place, ..attempt_of(nonce) }
     }
 
-    pub(in crate::chain) fn tx(sender: &str, nonce: i64, status: &str) -> chain_txs::Model {
+    pub(in crate::chain) fn tx(sender: &str, nonce: i64, status: ChainTxStatus) -> chain_txs::Model {
         chain_txs::Model {
             id: nonce + 1,
             sender: sender.to_owned(),
             input: "0x1234".to_owned(),
-            status: status.to_owned(),
+            status,
             block_number: Some(nonce),
             ..chain_tx(nonce)
         }
@@ -142,7 +143,7 @@ pub(super) mod tests {
         });
         let higher = higher.map(IntoActiveModel::into_active_model);
         chain_tx_attempts::Entity::insert_many(higher).exec(database.writer()).await.unwrap();
-        let found = of(database, Chain::Base, &[tx(NEW, 0, "submitted")]).await.unwrap();
+        let found = of(database, Chain::Base, &[tx(NEW, 0, ChainTxStatus::Submitted)]).await.unwrap();
         let offers = found.values().flatten().map(|attempt| attempt.max_fee_per_gas.as_str());
         assert_eq!(offers.collect::<Vec<_>>(), ["1", "9", "10"]);
     }
@@ -154,9 +155,14 @@ pub(super) mod tests {
     #[tokio::test]
     async fn attempts_of_a_previous_account_are_not_read_for_a_new_one() {
         let Env { database, .. } = &replaced().await;
-        let found = of(database, Chain::Base, &[tx(NEW, 0, "submitted")]).await.unwrap();
+        let found = of(database, Chain::Base, &[tx(NEW, 0, ChainTxStatus::Submitted)]).await.unwrap();
         assert_eq!(found.into_iter().collect::<Vec<_>>(), [((NEW.to_owned(), 0), vec![attempt(NEW, 0)])]);
-        let both = [tx(OLD, 7, "submitted"), tx(NEW, 0, "submitted"), tx(OLD, 9, "mined"), tx(OLD, BEFORE, "mined")];
+        let both = [
+            tx(OLD, 7, ChainTxStatus::Submitted),
+            tx(NEW, 0, ChainTxStatus::Submitted),
+            tx(OLD, 9, ChainTxStatus::Mined),
+            tx(OLD, BEFORE, ChainTxStatus::Mined),
+        ];
         let found = of(database, Chain::Base, &both).await.unwrap();
         let keys: Vec<_> = found.keys().map(|(sender, nonce)| (sender.as_str(), *nonce)).collect();
         assert_eq!(keys, [(OLD, 7), (OLD, 9), (NEW, 0)]);

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use payferry_domain::{Address, Amount, Chain, Finality, FinalityPolicy, Timestamp};
-use payferry_entities::{Database, authorizations, chain_txs, operations, payments, sendings};
+use payferry_entities::{
+    ChainTxStatus, Database, OperationStatus, authorizations, chain_txs, operations, payments, sendings,
+};
 use sea_orm::sea_query::Expr;
 use sea_orm::{
     ColumnTrait, DbErr, EntityTrait, ExprTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select,
@@ -50,7 +52,7 @@ impl<P> QueuePage<P> {
 /// Position of an operation: creation time and id.
 pub type OperationPosition = (i64, String);
 
-fn operations_with(chain: Chain, status: &str) -> Select<operations::Entity> {
+fn operations_with(chain: Chain, status: OperationStatus) -> Select<operations::Entity> {
     operations::Entity::find()
         .filter(operations::Column::Chain.eq(chain.as_str()))
         .filter(operations::Column::Status.eq(status))
@@ -65,7 +67,7 @@ pub async fn queued(
     now: Timestamp,
     limit: usize,
 ) -> Result<Vec<operations::Model>, DbErr> {
-    operations_with(chain, "queued")
+    operations_with(chain, OperationStatus::Queued)
         .filter(operations::Column::Kind.is_in(role.kinds().iter().copied()))
         .filter(operations::Column::NotBefore.lte(now.as_millis()))
         .filter(operations::Column::TokenAddress.is_not_in(without_tokens))
@@ -80,7 +82,7 @@ pub async fn queued(
 pub async fn with_status(
     database: &Database,
     chain: Chain,
-    status: &str,
+    status: OperationStatus,
     page: &mut QueuePage<OperationPosition>,
 ) -> Result<Vec<operations::Model>, DbErr> {
     use operations::Column::{CreatedAt, Id};
@@ -99,7 +101,7 @@ pub async fn with_status(
 pub async fn authorizations_in_txs(database: &Database, chain: Chain) -> Result<Vec<operations::Model>, DbErr> {
     operations::Entity::find()
         .filter(operations::Column::Chain.eq(chain.as_str()))
-        .filter(operations::Column::Status.is_in(["submitted", "mined"]))
+        .filter(operations::Column::Status.is_in([OperationStatus::Submitted, OperationStatus::Mined]))
         .filter(operations::Column::Kind.is_in(Role::Collect.kinds().iter().copied()))
         .order_by_asc(operations::Column::CreatedAt)
         .limit(OPERATIONS_PAGE)
@@ -134,7 +136,7 @@ pub async fn carried_undecided(database: &Database, txs: &[i64]) -> Result<Vec<o
     if txs.is_empty() {
         return Ok(Vec::new());
     }
-    in_txs(txs).filter(operations::Column::Status.eq("submitted")).all(database.reader()).await
+    in_txs(txs).filter(operations::Column::Status.eq(OperationStatus::Submitted)).all(database.reader()).await
 }
 
 /// Operations with these ids, or with these nonces of authorizations, that are in no transaction now: queued, failed or
@@ -145,18 +147,19 @@ pub async fn idle(
     ids: &[String],
     nonces: &[String],
 ) -> Result<Vec<operations::Model>, DbErr> {
+    use OperationStatus::{Cancelled, Failed, Queued};
     if ids.is_empty() && nonces.is_empty() {
         return Ok(Vec::new());
     }
     operations::Entity::find()
         .filter(operations::Column::Chain.eq(chain.as_str()))
-        .filter(operations::Column::Status.is_in(["queued", "failed", "cancelled"]))
+        .filter(operations::Column::Status.is_in([Queued, Failed, Cancelled]))
         .filter(operations::Column::Id.is_in(ids).or(operations::Column::Nonce.is_in(nonces)))
         .all(database.reader())
         .await
 }
 
-fn txs(chain: Chain, status: &str) -> Select<chain_txs::Entity> {
+fn txs(chain: Chain, status: ChainTxStatus) -> Select<chain_txs::Entity> {
     chain_txs::Entity::find()
         .filter(chain_txs::Column::Chain.eq(chain.as_str()))
         .filter(chain_txs::Column::Status.eq(status))
@@ -164,7 +167,7 @@ fn txs(chain: Chain, status: &str) -> Select<chain_txs::Entity> {
 
 /// Unmined transactions, by nonce.
 pub async fn submitted_txs(database: &Database, chain: Chain) -> Result<Vec<chain_txs::Model>, DbErr> {
-    let query = txs(chain, "submitted").order_by_asc(chain_txs::Column::Nonce).limit(SUBMITTED_TXS_MAX);
+    let query = txs(chain, ChainTxStatus::Submitted).order_by_asc(chain_txs::Column::Nonce).limit(SUBMITTED_TXS_MAX);
     query.all(database.reader()).await
 }
 
@@ -175,7 +178,9 @@ pub async fn mined_txs(
     chain: Chain,
     page: &mut QueuePage<i64>,
 ) -> Result<Vec<chain_txs::Model>, DbErr> {
-    let query = without_input(txs(chain, "mined").filter(chain_txs::Column::Id.gt(page.after.unwrap_or(i64::MIN))));
+    let query = without_input(
+        txs(chain, ChainTxStatus::Mined).filter(chain_txs::Column::Id.gt(page.after.unwrap_or(i64::MIN))),
+    );
     let query = query.order_by_asc(chain_txs::Column::Id).limit(MINED_TXS_PAGE);
     let rows = query.all(database.reader()).await?;
     page.turn(&rows, MINED_TXS_PAGE, |row| row.id);
@@ -184,12 +189,14 @@ pub async fn mined_txs(
 
 /// Number of mined transactions that are not final.
 pub async fn mined_txs_len(database: &Database, chain: Chain) -> Result<u64, DbErr> {
-    txs(chain, "mined").count(database.reader()).await
+    txs(chain, ChainTxStatus::Mined).count(database.reader()).await
 }
 
 /// Newest transactions that reverted in a block that may still be orphaned. Without the call data.
 pub async fn reverted_txs(database: &Database, chain: Chain, finalized: u64) -> Result<Vec<chain_txs::Model>, DbErr> {
-    let query = without_input(txs(chain, "reverted").filter(chain_txs::Column::BlockNumber.gt(row_number(finalized))));
+    let query = without_input(
+        txs(chain, ChainTxStatus::Reverted).filter(chain_txs::Column::BlockNumber.gt(row_number(finalized))),
+    );
     let query = query.order_by_desc(chain_txs::Column::BlockNumber).limit(REVERTED_TXS_MAX);
     query.all(database.reader()).await
 }
@@ -206,12 +213,15 @@ fn without_input(query: Select<chain_txs::Entity>) -> Select<chain_txs::Entity> 
 
 /// Number of unmined transactions of the account.
 pub async fn unmined(database: &Database, chain: Chain, sender: Address) -> Result<u64, DbErr> {
-    txs(chain, "submitted").filter(chain_txs::Column::Sender.eq(sender.to_string())).count(database.reader()).await
+    txs(chain, ChainTxStatus::Submitted)
+        .filter(chain_txs::Column::Sender.eq(sender.to_string()))
+        .count(database.reader())
+        .await
 }
 
 /// Number of operations waiting for a transaction.
 pub async fn queued_len(database: &Database, chain: Chain) -> Result<u64, DbErr> {
-    operations_with(chain, "queued").count(database.reader()).await
+    operations_with(chain, OperationStatus::Queued).count(database.reader()).await
 }
 
 /// Transactions by row id.
@@ -304,31 +314,33 @@ mod tests {
     use crate::chain::attempts::{self, tests::OLD};
     use crate::writer::tests::Env;
 
-    fn tx(nonce: i64, status: &str) -> chain_txs::Model {
+    fn tx(nonce: i64, status: ChainTxStatus) -> chain_txs::Model {
         attempts::tests::tx(OLD, nonce, status)
     }
 
     #[tokio::test]
     async fn mined_transactions_are_paged_and_hide_no_submitted_one() {
         let Env { database, .. } = &Env::new().await;
-        let rows = (0..1_001).map(|nonce| tx(nonce, "mined")).chain([tx(1_001, "submitted"), tx(1_002, "reverted")]);
+        let rows = (0..1_001)
+            .map(|nonce| tx(nonce, ChainTxStatus::Mined))
+            .chain([tx(1_001, ChainTxStatus::Submitted), tx(1_002, ChainTxStatus::Reverted)]);
         let rows: Vec<_> = rows.map(IntoActiveModel::into_active_model).collect();
         for some in rows.chunks(250) {
             chain_txs::Entity::insert_many(some.to_vec()).exec(database.writer()).await.unwrap();
         }
         let short = |nonce, status| chain_txs::Model { input: String::new(), ..tx(nonce, status) };
 
-        assert_eq!(submitted_txs(database, Chain::Base).await.unwrap(), [tx(1_001, "submitted")]);
+        assert_eq!(submitted_txs(database, Chain::Base).await.unwrap(), [tx(1_001, ChainTxStatus::Submitted)]);
         assert_eq!(mined_txs_len(database, Chain::Base).await.unwrap(), 1_001);
         let mut page = QueuePage::default();
         let first = mined_txs(database, Chain::Base, &mut page).await.unwrap();
-        assert_eq!((first.len(), &first[0], page.is_first()), (1_000, &short(0, "mined"), false));
-        assert_eq!(mined_txs(database, Chain::Base, &mut page).await.unwrap(), [short(1_000, "mined")]);
+        assert_eq!((first.len(), &first[0], page.is_first()), (1_000, &short(0, ChainTxStatus::Mined), false));
+        assert_eq!(mined_txs(database, Chain::Base, &mut page).await.unwrap(), [short(1_000, ChainTxStatus::Mined)]);
         assert!(page.is_first(), "from the start again");
         assert_eq!(mined_txs(database, Chain::Base, &mut page).await.unwrap(), first);
         assert!(mined_txs(database, Chain::Polygon, &mut QueuePage::default()).await.unwrap().is_empty());
 
-        assert_eq!(reverted_txs(database, Chain::Base, 1_001).await.unwrap(), [short(1_002, "reverted")]);
+        assert_eq!(reverted_txs(database, Chain::Base, 1_001).await.unwrap(), [short(1_002, ChainTxStatus::Reverted)]);
         assert!(reverted_txs(database, Chain::Base, 1_002).await.unwrap().is_empty(), "final");
     }
 }

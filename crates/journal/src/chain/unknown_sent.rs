@@ -6,6 +6,7 @@
 
 use payferry_domain::ledger::{Account, PostingKind};
 use payferry_domain::{Address, Chain, Timestamp};
+use payferry_entities::ChainTxStatus::{Cancelled, Final};
 use payferry_entities::{Database, Transaction, chain_txs, ledger_postings, query_all};
 use sea_orm::ActiveValue::NotSet;
 use sea_orm::sea_query::OnConflict;
@@ -88,14 +89,16 @@ impl UnknownSent {
 /// Block that is not after the first transaction of this account that the database does not know: a nonce is mined after
 /// all lower ones. `None` if no lower one is known to be final.
 pub async fn last_known_block(database: &Database, chain: Chain, account: Address) -> Result<Option<u64>, DbErr> {
-    let sql = "WITH own AS (SELECT nonce, status, tx_hash, block_number FROM chain_txs WHERE chain = $1 AND sender = $2), \
-               accounted AS (SELECT COALESCE(MAX(nonce), -1) AS nonce FROM own WHERE status = 'final' AND tx_hash IS NULL), \
-               missing AS (SELECT nonce FROM own WHERE status = 'cancelled' UNION ALL \
-               SELECT nonce + 1 FROM own WHERE NOT EXISTS (SELECT 1 FROM chain_txs later WHERE later.chain = $1 \
-               AND later.sender = $2 AND later.nonce = own.nonce + 1)) \
-               SELECT MAX(block_number) FROM own WHERE status = 'final' AND nonce < \
-               (SELECT MIN(missing.nonce) FROM missing, accounted WHERE missing.nonce > accounted.nonce)";
-    let rows = query_all(database.reader(), sql, [chain.as_str().into(), account.to_string().into()]).await?;
+    let sql = format!(
+        "WITH own AS (SELECT nonce, status, tx_hash, block_number FROM chain_txs WHERE chain = $1 AND sender = $2), \
+         accounted AS (SELECT COALESCE(MAX(nonce), -1) AS nonce FROM own WHERE status = '{Final}' AND tx_hash IS NULL), \
+         missing AS (SELECT nonce FROM own WHERE status = '{Cancelled}' UNION ALL \
+         SELECT nonce + 1 FROM own WHERE NOT EXISTS (SELECT 1 FROM chain_txs later WHERE later.chain = $1 \
+         AND later.sender = $2 AND later.nonce = own.nonce + 1)) \
+         SELECT MAX(block_number) FROM own WHERE status = '{Final}' AND nonce < \
+         (SELECT MIN(missing.nonce) FROM missing, accounted WHERE missing.nonce > accounted.nonce)"
+    );
+    let rows = query_all(database.reader(), &sql, [chain.as_str().into(), account.to_string().into()]).await?;
     let block: Option<i64> = rows.first().map_or(Ok(None), |row| row.try_get_by_index(0))?;
     Ok(block.and_then(|block| u64::try_from(block).ok()))
 }
@@ -118,7 +121,7 @@ pub async fn account_for(
         to_address: account.to_string(),
         input: "0x".to_owned(),
         gas_limit: 0,
-        status: "final".to_owned(),
+        status: Final,
         tx_hash: None,
         block_number: Some(row_number(block)),
         block_hash: None,
@@ -134,7 +137,7 @@ pub async fn account_for(
 
 #[cfg(test)]
 mod tests {
-    use payferry_entities::balances;
+    use payferry_entities::{ChainTxStatus, balances};
 
     use super::*;
     use crate::chain::attempts::tests::{OLD, tx};
@@ -181,7 +184,7 @@ mod tests {
     async fn search_starts_at_the_last_final_transaction_before_the_first_unknown_nonce() {
         let Env { database, .. } = &Env::new().await;
         let account: Address = OLD.parse().unwrap();
-        let insert = async |nonce, status: &str| {
+        let insert = async |nonce, status: ChainTxStatus| {
             let row = chain_txs::Model { block_number: Some(nonce * 10), ..tx(OLD, nonce, status) };
             let row = chain_txs::Model { tx_hash: Some(format!("0x{nonce}")), ..row };
             let row = chain_txs::ActiveModel { id: NotSet, ..row.into_active_model() };
@@ -189,12 +192,12 @@ mod tests {
         };
         let first = async || last_known_block(database, Chain::Base, account).await.unwrap();
         assert_eq!(first().await, None);
-        insert(0, "final").await;
-        insert(1, "final").await;
-        insert(2, "mined").await;
+        insert(0, ChainTxStatus::Final).await;
+        insert(1, ChainTxStatus::Final).await;
+        insert(2, ChainTxStatus::Mined).await;
         assert_eq!(first().await, Some(10));
         // The nonces 3 and 4 were used elsewhere; 5 is ours again.
-        insert(5, "final").await;
+        insert(5, ChainTxStatus::Final).await;
         assert_eq!(first().await, Some(10));
         let account_for = async |next, block| {
             let transaction = database.begin().await.unwrap();
@@ -203,9 +206,9 @@ mod tests {
         };
         account_for(8, 77).await;
         assert_eq!(first().await, Some(77));
-        insert(8, "final").await;
-        insert(9, "cancelled").await;
-        insert(10, "final").await;
+        insert(8, ChainTxStatus::Final).await;
+        insert(9, ChainTxStatus::Cancelled).await;
+        insert(10, ChainTxStatus::Final).await;
         assert_eq!(first().await, Some(80));
         // Known as it is.
         account_for(9, 90).await;

@@ -11,7 +11,7 @@ pub(crate) mod tests;
 
 use payferry_domain::customer::{self, Check, Command, Customer, CustomerKind, Documents, Event, Rejection};
 use payferry_domain::{CustomerId, PspId, Timestamp, TransitionError};
-use payferry_entities::{Database, Transaction, checks, customers, idempotency_keys};
+use payferry_entities::{CheckStatus, Database, Transaction, checks, customers, idempotency_keys};
 use sea_orm::sea_query::Expr;
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter, QuerySelect,
@@ -163,11 +163,6 @@ fn write_into(customer: &Customer, row: &mut customers::Model) {
     row.version = customer.version;
 }
 
-/// Status of a check that is not yet started at the provider.
-pub const QUEUED: &str = "queued";
-/// Status of a check that is started at the provider.
-pub const OPEN: &str = "open";
-
 /// Error of changing a customer.
 pub type CustomerChangeError = payferry_entities::ChangeError<TransitionError<Rejection>>;
 
@@ -264,7 +259,7 @@ impl Opened {
                     psp_id: self.row.psp_id.clone(),
                     purpose: purpose.as_str().to_owned(),
                     revision: (*revision).into(),
-                    status: QUEUED.to_owned(),
+                    status: CheckStatus::Queued,
                     provider: None,
                     provider_ref: None,
                     url: None,
@@ -277,10 +272,10 @@ impl Opened {
                 checks::Entity::insert(row.into_active_model()).exec_without_returning(&self.transaction).await?;
                 return Ok(());
             }
-            Event::CheckSuperseded { check } => (check, "superseded"),
-            Event::CheckLapsed { check } => (check, "lapsed"),
-            Event::CheckPassed { check } => (check, "passed"),
-            Event::CheckFailed { check } => (check, "failed"),
+            Event::CheckSuperseded { check } => (check, CheckStatus::Superseded),
+            Event::CheckLapsed { check } => (check, CheckStatus::Lapsed),
+            Event::CheckPassed { check } => (check, CheckStatus::Passed),
+            Event::CheckFailed { check } => (check, CheckStatus::Failed),
             _ => return Ok(()),
         };
         checks::Entity::update_many()

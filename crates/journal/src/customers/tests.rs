@@ -67,7 +67,6 @@ impl Env {
             psp_id: self.psp_id.to_string(),
             events: json!([pattern]).to_string(),
             schedule: "default".to_owned(),
-            status: "enabled".to_owned(),
             ..webhook_endpoints::Model::default()
         };
         let insert = webhook_endpoints::Entity::insert(endpoint.into_active_model());
@@ -89,7 +88,7 @@ impl Env {
         // Ids of the same millisecond have no order, so sort by purpose. A test has at most one check of each purpose.
         let by_purpose = checks::Entity::find().order_by_asc(checks::Column::Purpose);
         let rows = by_purpose.all(self.database.reader()).await.unwrap();
-        rows.into_iter().map(|row| (row.purpose, row.status)).collect()
+        rows.into_iter().map(|row| (row.purpose, row.status.to_string())).collect()
     }
 
     async fn actions(&self) -> Vec<String> {

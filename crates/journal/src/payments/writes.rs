@@ -8,7 +8,7 @@ use payferry_domain::payment::{
 };
 use payferry_domain::{Amount, DeliveryId, EndpointId, EventId, OperationId, PspId, RefundId, Timestamp};
 use payferry_entities::{
-    audit_log, authorizations, events, idempotency_keys, operations, payment_transitions, refunds,
+    OperationStatus, audit_log, authorizations, events, idempotency_keys, operations, payment_transitions, refunds,
 };
 
 use super::{StoreError, json, row_of};
@@ -240,7 +240,7 @@ fn operation_row(payment: &Payment, operation: &NewOperation, real_now: Timestam
         payer: payer.map(|terms| terms.from.to_string()),
         nonce: payer.map(|terms| terms.nonce.to_string()),
         valid_before: payer.map(|terms| terms.valid_before.as_millis().div_euclid(1_000)),
-        status: "queued".to_owned(),
+        status: OperationStatus::Queued,
         revision: 1,
         created_at: real_now.as_millis(),
         updated_at: real_now.as_millis(),

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use payferry_domain::payment::{EventName, EventPattern};
 use payferry_domain::{EndpointId, PspId, Timestamp};
-use payferry_entities::webhook_endpoints::{DELETED, LANE};
-use payferry_entities::{Database, deliveries, delivery_attempts, events, query_all};
+use payferry_entities::webhook_endpoints::LANE;
+use payferry_entities::{Database, DeliveryStatus, EndpointStatus, deliveries, delivery_attempts, events, query_all};
 use sea_orm::sea_query::{Expr, ExprTrait as _, SimpleExpr};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QueryResult,
@@ -74,7 +74,8 @@ pub async fn deliveries_of(
 
 /// Returns the deliveries that are not delivered, oldest first, and their total number.
 pub async fn undelivered(database: &Database, psp: PspId, slice: Slice) -> Result<(u64, Vec<LogEntry>), DbErr> {
-    list(database, psp, deliveries::Column::Status.is_in(["queued", "failed", "exhausted"]), slice).await
+    use DeliveryStatus::{Exhausted, Failed, Queued};
+    list(database, psp, deliveries::Column::Status.is_in([Queued, Failed, Exhausted]), slice).await
 }
 
 async fn list(
@@ -212,13 +213,13 @@ async fn queue_again(
     which: SimpleExpr,
     now: Timestamp,
 ) -> Result<u64, DbErr> {
-    let own = format!("FROM webhook_endpoints WHERE psp_id = '{psp}' AND status <> '{DELETED}'");
+    let own = format!("FROM webhook_endpoints WHERE psp_id = '{psp}' AND status <> '{}'", EndpointStatus::Deleted);
     let has_endpoint = Expr::cust(format!(
         "(COALESCE(endpoint_id, psp_id) IN (SELECT {LANE} {own}) \
          OR (endpoint_id IS NULL AND NOT EXISTS (SELECT 1 {own})))"
     ));
     let updated = deliveries::Entity::update_many()
-        .col_expr(deliveries::Column::Status, Expr::value("queued"))
+        .col_expr(deliveries::Column::Status, Expr::value(DeliveryStatus::Queued))
         .col_expr(deliveries::Column::RetriesLeft, Expr::value(DELIVERY_RETRIES_MAX))
         .col_expr(deliveries::Column::NextAttemptAt, Expr::value(now.as_millis()))
         .col_expr(deliveries::Column::UpdatedAt, Expr::value(now.as_millis()))

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use payferry_domain::Timestamp;
-use payferry_entities::{Database, deliveries, delivery_attempts, event_floors, events};
+use payferry_entities::{Database, DeliveryStatus, deliveries, delivery_attempts, event_floors, events};
 use payferry_runtime::clock::Clock;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{
@@ -167,7 +167,7 @@ async fn forget(database: &Database, old: Vec<Old>, now: Timestamp) -> Result<Pr
         .await?;
     let open: HashSet<String> = made
         .iter()
-        .filter(|one| !matches!(one.status.as_str(), "delivered" | "cancelled"))
+        .filter(|one| !matches!(one.status, DeliveryStatus::Delivered | DeliveryStatus::Cancelled))
         .map(|one| one.event_id.clone())
         .collect();
     let gone: Vec<&Old> = old.iter().filter(|event| !open.contains(&event.id)).collect();

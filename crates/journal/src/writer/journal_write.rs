@@ -2,9 +2,9 @@
 
 use payferry_domain::Chain;
 use payferry_entities::{
-    audit_log, authorizations, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers,
-    delivery_attempts, deposits, events, idempotency_keys, ledger_postings, operations, payment_transitions, payments,
-    refunds, sending_transitions, sendings, transfers,
+    ChainTxStatus, DeliveryStatus, OperationStatus, audit_log, authorizations, chain_cursors, chain_headers,
+    chain_tx_attempts, chain_txs, customers, delivery_attempts, deposits, events, idempotency_keys, ledger_postings,
+    operations, payment_transitions, payments, refunds, sending_transitions, sendings, transfers,
 };
 
 use super::observer::PaymentMove;
@@ -306,7 +306,7 @@ pub struct DeliveryOutcome {
     /// Attempt.
     pub attempt: delivery_attempts::Model,
     /// `delivered`, `failed` or `exhausted`.
-    pub status: &'static str,
+    pub status: DeliveryStatus,
     /// Remaining retries after this attempt.
     pub retries_left: i64,
     /// Time of the next attempt, if any.
@@ -340,7 +340,7 @@ pub struct ChainTxOutcome {
     /// Row id of the transaction.
     pub chain_tx_id: i64,
     /// `submitted` (again, after a reorganisation), `mined`, `final`, `reverted` or `cancelled`.
-    pub status: &'static str,
+    pub status: ChainTxStatus,
     /// Transaction hash of the attempt that was mined.
     pub tx_hash: Option<String>,
     /// Block number.
@@ -383,7 +383,7 @@ pub struct OperationOutcome {
     /// `op_` id.
     pub id: String,
     /// `queued` (again), `submitted`, `mined` or `failed`.
-    pub status: &'static str,
+    pub status: OperationStatus,
     /// Transaction of the operation.
     pub tx_hash: Option<String>,
     /// Block in which it was mined.

@@ -104,7 +104,7 @@ impl Writer<'_> {
             let JournalWrite::ChainTxOutcome(outcome) = write else { return None };
             let row = ChainTxRow {
                 id: outcome.chain_tx_id,
-                status: outcome.status,
+                status: outcome.status.as_str(),
                 tx_hash: outcome.tx_hash.as_deref(),
                 block_number: outcome.block_number,
                 block_hash: outcome.block_hash.as_deref(),

@@ -1,9 +1,9 @@
 //! Every statement of the journal.
 
 use payferry_entities::{
-    Batch, audit_log, authorizations, balances, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, customers,
-    delivery_attempts, deposits, events, idempotency_keys, ledger_postings, operations, payment_transitions, payments,
-    refunds, sending_transitions, sendings, transfers,
+    Batch, DeliveryStatus, OperationStatus, audit_log, authorizations, balances, chain_cursors, chain_headers,
+    chain_tx_attempts, chain_txs, customers, delivery_attempts, deposits, events, idempotency_keys, ledger_postings,
+    operations, payment_transitions, payments, refunds, sending_transitions, sendings, transfers,
 };
 use sea_orm::{DbBackend, DbErr, EntityTrait, IdenStatic, Iterable, ModelTrait, Value};
 
@@ -69,6 +69,8 @@ pub(super) struct Statements {
 
 impl Statements {
     pub(super) fn new(backend: DbBackend) -> Self {
+        use OperationStatus::{Cancelled, Failed, Mined, Queued, Submitted, Succeeded};
+
         // Replaces `{all}`. SQLite does not support `table.*` here, and `*` would include the columns of the source.
         fn returning<E: EntityTrait>(template: &str) -> String {
             let table = E::default().table_name().to_owned();
@@ -142,12 +144,14 @@ impl Statements {
             ),
             operations_submit: RowStatement::new(
                 backend,
-                "UPDATE operations SET \"status\" = 'submitted', \"chain_tx_id\" = x.\"chain_tx_id\",
-                     \"attempts\" = operations.\"attempts\" + 1, \"updated_at\" = x.\"updated_at\"
-                 FROM {rows}
-                 WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" = 'queued'
-                     AND operations.\"revision\" = x.\"revision\"
-                 RETURNING operations.\"id\"",
+                &format!(
+                    "UPDATE operations SET \"status\" = '{Submitted}', \"chain_tx_id\" = x.\"chain_tx_id\",
+                         \"attempts\" = operations.\"attempts\" + 1, \"updated_at\" = x.\"updated_at\"
+                     FROM {{rows}}
+                     WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" = '{Queued}'
+                         AND operations.\"revision\" = x.\"revision\"
+                     RETURNING operations.\"id\""
+                ),
             ),
             chain_txs_outcome: RowStatement::new(
                 backend,
@@ -192,8 +196,9 @@ impl Statements {
                          \"position\", \"endpoint_id\", \"status\", \"attempt_count\", \"retries_left\",
                          \"next_attempt_at\", \"created_at\", \"updated_at\")
                      SELECT x.\"id\", e.\"id\", e.\"psp_id\", e.\"payment_id\", e.\"sequence\", e.\"position\",
-                         x.\"endpoint_id\", 'queued', 0, {DELIVERY_RETRIES_MAX}, e.\"created_at\", e.\"created_at\", e.\"created_at\"
-                     FROM {{rows}} JOIN events AS e ON e.\"id\" = x.\"event_id\" WHERE true {{in_order}}"
+                         x.\"endpoint_id\", '{}', 0, {DELIVERY_RETRIES_MAX}, e.\"created_at\", e.\"created_at\", e.\"created_at\"
+                     FROM {{rows}} JOIN events AS e ON e.\"id\" = x.\"event_id\" WHERE true {{in_order}}",
+                    DeliveryStatus::Queued
                 ),
             ),
             deliveries_update: RowStatement::new(
@@ -203,39 +208,47 @@ impl Statements {
             // An operation in progress, or a succeeded one, does not change: it can succeed only once.
             operations_queue: RowStatement::insert(
                 backend,
-                "ON CONFLICT (\"id\") DO UPDATE SET \"status\" = 'queued', \"amount\" = excluded.\"amount\",
-                     \"psp_amount\" = excluded.\"psp_amount\", \"treasury_fee\" = excluded.\"treasury_fee\",
-                     \"recipient\" = excluded.\"recipient\", \"chain_tx_id\" = NULL, \"tx_hash\" = NULL,
-                     \"block_number\" = NULL, \"revision\" = operations.\"revision\" + 1,
-                     \"not_before\" = excluded.\"not_before\", \"updated_at\" = excluded.\"updated_at\"
-                 WHERE operations.\"status\" IN ('queued', 'failed', 'cancelled')",
+                &format!(
+                    "ON CONFLICT (\"id\") DO UPDATE SET \"status\" = '{Queued}', \"amount\" = excluded.\"amount\",
+                         \"psp_amount\" = excluded.\"psp_amount\", \"treasury_fee\" = excluded.\"treasury_fee\",
+                         \"recipient\" = excluded.\"recipient\", \"chain_tx_id\" = NULL, \"tx_hash\" = NULL,
+                         \"block_number\" = NULL, \"revision\" = operations.\"revision\" + 1,
+                         \"not_before\" = excluded.\"not_before\", \"updated_at\" = excluded.\"updated_at\"
+                     WHERE operations.\"status\" IN ('{Queued}', '{Failed}', '{Cancelled}')"
+                ),
             ),
             operations_cancel: RowStatement::new(
                 backend,
-                "UPDATE operations SET \"status\" = 'cancelled', \"revision\" = operations.\"revision\" + 1,
-                     \"updated_at\" = x.\"updated_at\"
-                 FROM {rows} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" IN ('queued', 'failed')",
+                &format!(
+                    "UPDATE operations SET \"status\" = '{Cancelled}', \"revision\" = operations.\"revision\" + 1,
+                         \"updated_at\" = x.\"updated_at\"
+                     FROM {{rows}} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" IN ('{Queued}', '{Failed}')"
+                ),
             ),
             // Only a mined operation that was not orphaned in the meantime. A success that is mined again is reported
             // again.
             operations_succeed: RowStatement::new(
                 backend,
-                "UPDATE operations SET \"status\" = 'succeeded', \"updated_at\" = x.\"updated_at\"
-                 FROM {rows} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" = 'mined'
-                     AND operations.\"revision\" <= x.\"revision\"",
+                &format!(
+                    "UPDATE operations SET \"status\" = '{Succeeded}', \"updated_at\" = x.\"updated_at\"
+                     FROM {{rows}} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" = '{Mined}'
+                         AND operations.\"revision\" <= x.\"revision\""
+                ),
             ),
             // A cancelled operation stays cancelled, unless the chain executed it.
             operations_outcome: RowStatement::new(
                 backend,
                 &returning::<operations::Entity>(
-                    "UPDATE operations SET {set except id, amount, psp_amount, treasury_fee},
-                         \"amount\" = COALESCE(x.\"amount\", operations.\"amount\"),
-                         \"psp_amount\" = COALESCE(x.\"psp_amount\", operations.\"psp_amount\"),
-                         \"treasury_fee\" = COALESCE(x.\"treasury_fee\", operations.\"treasury_fee\"),
-                         \"revision\" = operations.\"revision\" + 1
-                     FROM {rows} WHERE operations.\"id\" = x.\"id\"
-                         AND (operations.\"status\" <> 'cancelled' OR x.\"status\" = 'mined')
-                     RETURNING {all}",
+                    &format!(
+                        "UPDATE operations SET {{set except id, amount, psp_amount, treasury_fee}},
+                             \"amount\" = COALESCE(x.\"amount\", operations.\"amount\"),
+                             \"psp_amount\" = COALESCE(x.\"psp_amount\", operations.\"psp_amount\"),
+                             \"treasury_fee\" = COALESCE(x.\"treasury_fee\", operations.\"treasury_fee\"),
+                             \"revision\" = operations.\"revision\" + 1
+                         FROM {{rows}} WHERE operations.\"id\" = x.\"id\"
+                             AND (operations.\"status\" <> '{Cancelled}' OR x.\"status\" = '{Mined}')
+                         RETURNING {{all}}"
+                    ),
                 ),
             ),
             // An operation that was queued again since it was checked does not match, because the failure no longer
@@ -243,12 +256,14 @@ impl Statements {
             operations_refuse: RowStatement::new(
                 backend,
                 &returning::<operations::Entity>(
-                    "UPDATE operations SET \"status\" = 'failed', \"chain_tx_id\" = NULL, \"tx_hash\" = NULL,
-                         \"block_number\" = NULL, \"failure\" = x.\"failure\", \"not_before\" = 0,
-                         \"revision\" = operations.\"revision\" + 1, \"updated_at\" = x.\"updated_at\"
-                     FROM {rows} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" = 'queued'
-                         AND operations.\"revision\" = x.\"revision\"
-                     RETURNING {all}",
+                    &format!(
+                        "UPDATE operations SET \"status\" = '{Failed}', \"chain_tx_id\" = NULL, \"tx_hash\" = NULL,
+                             \"block_number\" = NULL, \"failure\" = x.\"failure\", \"not_before\" = 0,
+                             \"revision\" = operations.\"revision\" + 1, \"updated_at\" = x.\"updated_at\"
+                         FROM {{rows}} WHERE operations.\"id\" = x.\"id\" AND operations.\"status\" = '{Queued}'
+                             AND operations.\"revision\" = x.\"revision\"
+                         RETURNING {{all}}"
+                    ),
                 ),
             ),
             // The same hash means the same bytes.

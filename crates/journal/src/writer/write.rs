@@ -12,8 +12,8 @@ use std::hash::Hash;
 
 use payferry_domain::ledger::PostingKind;
 use payferry_entities::{
-    Database, DatabaseFailure, NotCommitted, Transaction, chain_headers, deposits, ledger_postings, operations,
-    transfers,
+    Database, DatabaseFailure, NotCommitted, OperationStatus, Transaction, chain_headers, deposits, ledger_postings,
+    operations, transfers,
 };
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, QueryFilter, QueryResult,
@@ -303,7 +303,7 @@ impl Writer<'_> {
                 }
                 JournalWrite::Delivery(outcome) => delivered.push(DeliveryRow {
                     id: &outcome.attempt.delivery_id,
-                    status: outcome.status,
+                    status: outcome.status.as_str(),
                     url: &outcome.attempt.url,
                     attempt_count: outcome.attempt.number,
                     retries_left: outcome.retries_left,
@@ -450,9 +450,9 @@ pub(super) fn keys_of<K: TryGetableMany + Eq + Hash>(rows: &[QueryResult]) -> Re
 fn outcome_row(operation: &OperationOutcome, chain_tx_id: i64, updated_at: i64) -> OperationOutcomeRow<'_> {
     OperationOutcomeRow {
         id: &operation.id,
-        status: operation.status,
+        status: operation.status.as_str(),
         // An operation that is queued again is in no transaction.
-        chain_tx_id: (operation.status != "queued").then_some(chain_tx_id),
+        chain_tx_id: (operation.status != OperationStatus::Queued).then_some(chain_tx_id),
         tx_hash: operation.tx_hash.as_deref(),
         block_number: operation.block_number,
         log_index: operation.carried.and_then(|carried| carried.log_index),

@@ -1,5 +1,7 @@
 //! Actions of operators that wait for a second operator.
 
+use std::sync::LazyLock;
+
 use payferry_actors::System;
 use payferry_domain::Timestamp;
 use payferry_entities::approvals;
@@ -11,14 +13,17 @@ use crate::decisions::query::Possible;
 use crate::query::{Count, rows};
 
 // The first condition is that of the partial index. Closed approvals have no key.
-const OPEN: &str = "FROM approvals WHERE open_key IS NOT NULL AND (status = 'approved' OR expires_at > $1)";
+static OPEN: LazyLock<String> = LazyLock::new(|| {
+    let approved = ApprovalStatus::Approved;
+    format!("FROM approvals WHERE open_key IS NOT NULL AND (status = '{approved}' OR expires_at > $1)")
+});
 
 /// Open approvals, oldest first.
 pub(super) async fn of(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
     let now: Timestamp = system.clock().real_now();
     let database = system.database();
-    let total = Count::rows(database, OPEN, [now.as_millis().into()]).await?;
-    let sql = part.sql(OPEN, &["created_at", "id"]);
+    let total = Count::rows(database, &OPEN, [now.as_millis().into()]).await?;
+    let sql = part.sql(&OPEN, &["created_at", "id"]);
     let rows: Vec<approvals::Model> = rows(database, sql, part.values(now.as_millis().into())).await?;
     let items = rows.into_iter().map(|row| Ok(item(&approval(row)?, now)));
     Ok((total, items.collect::<Result<_, DbErr>>()?))

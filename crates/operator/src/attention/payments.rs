@@ -4,10 +4,13 @@
 //! Deliberately absent: payouts and withdrawals, which have their own kinds.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use payferry_actors::System;
+use payferry_domain::payment::Status::{Confirmed, Pending};
 use payferry_domain::payment::{Decision, LISTED_MAX, Label, Payment, Refund, Transfer, Verdict};
 use payferry_domain::{Amount, Timestamp};
+use payferry_entities::OperationStatus::{Mined, Queued, Submitted};
 use payferry_entities::{operations, payments, transfers};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, Value};
 
@@ -21,17 +24,23 @@ use crate::query::{Count, rows};
 
 // Literal states, not bound values: a partial index is used only for a query that contains its condition.
 const ATTENTION: &str = "FROM payments WHERE attention = $1";
-const CONFIRMED: &str = "FROM payments WHERE status = 'confirmed' AND updated_at < $1 AND attention IS NULL";
-const PENDING: &str = "FROM payments WHERE status = 'pending' AND expires_at < $1 AND attention IS NULL";
+static CONFIRMED: LazyLock<String> =
+    LazyLock::new(|| format!("FROM payments WHERE status = '{Confirmed}' AND updated_at < $1 AND attention IS NULL"));
+static PENDING: LazyLock<String> =
+    LazyLock::new(|| format!("FROM payments WHERE status = '{Pending}' AND expires_at < $1 AND attention IS NULL"));
 const UNAPPLIED: &str = "FROM transfers WHERE applied_revision < revision AND created_at < $1";
 
 /// Overdue operations. An operation that is put into one transaction after another changes often, but is overdue too. A
 /// payment that is confirmed and not settled is listed as such, unless a more urgent kind lists it.
-const OVERDUE: &str = "FROM operations WHERE status IN ('queued', 'submitted', 'mined') AND created_at < $1 \
-    AND (updated_at < $1 OR attempts > 3) AND kind NOT IN ('payout', 'withdrawal') \
-    AND NOT (kind IN ('settle', 'deliver') AND EXISTS (SELECT 1 FROM payments WHERE payments.id = operations.payment_id \
-        AND payments.status = 'confirmed' \
-        AND (payments.attention IS NULL OR payments.attention = 'SETTLEMENT_FAILED')))";
+static OVERDUE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "FROM operations WHERE status IN ('{Queued}', '{Submitted}', '{Mined}') AND created_at < $1 \
+         AND (updated_at < $1 OR attempts > 3) AND kind NOT IN ('payout', 'withdrawal') \
+         AND NOT (kind IN ('settle', 'deliver') AND EXISTS (SELECT 1 FROM payments WHERE payments.id = operations.payment_id \
+             AND payments.status = '{Confirmed}' \
+             AND (payments.attention IS NULL OR payments.attention = 'SETTLEMENT_FAILED')))"
+    )
+});
 
 const BY_CHANGE: [&str; 2] = ["updated_at", "id"];
 const BY_DEADLINE: [&str; 2] = ["expires_at", "id"];
@@ -49,8 +58,8 @@ pub(super) async fn of(system: &System, kind: AttentionKind, part: Part<'_>) -> 
         AttentionKind::RefundApproval => attention(Label::RefundApproval),
         AttentionKind::InReview => attention(Label::InReview),
         AttentionKind::FundsBlocked => attention(Label::FundsBlocked),
-        AttentionKind::Unsettled => (CONFIRMED, before(UNSETTLED_AFTER_SECS), BY_CHANGE),
-        AttentionKind::Overdue => (PENDING, before(OVERDUE_AFTER_SECS), BY_DEADLINE),
+        AttentionKind::Unsettled => (CONFIRMED.as_str(), before(UNSETTLED_AFTER_SECS), BY_CHANGE),
+        AttentionKind::Overdue => (PENDING.as_str(), before(OVERDUE_AFTER_SECS), BY_DEADLINE),
         AttentionKind::TransferUnapplied => return unapplied(system, before(UNAPPLIED_AFTER_SECS), now, part).await,
         AttentionKind::TransferSetAside => return set_aside(system, now, part).await,
         _ => return Ok((Count::default(), Vec::new())),
@@ -182,8 +191,8 @@ async fn set_aside(system: &System, now: Timestamp, part: Part<'_>) -> Result<Fo
 pub(super) async fn operations(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
     let now: Timestamp = system.clock().now();
     let before = Value::from(now.plus_secs(-OPERATION_OVERDUE_AFTER_SECS).as_millis());
-    let total = Count::rows(system.database(), OVERDUE, [before.clone()]).await?;
-    let sql = part.sql(OVERDUE, &BY_CREATION);
+    let total = Count::rows(system.database(), &OVERDUE, [before.clone()]).await?;
+    let sql = part.sql(&OVERDUE, &BY_CREATION);
     let rows: Vec<operations::Model> = rows(system.database(), sql, part.values(before)).await?;
     let item = |row: &operations::Model| {
         let item = AttentionItem::new(&row.id, Some(since(row)), now, state_of(system, row));
@@ -237,10 +246,10 @@ mod tests {
         let (first, next) = (Part { after: None, limit: 5 }, Part { after: Some(&position), limit: 5 });
         for (from, order, index) in [
             (ATTENTION, BY_CHANGE.as_slice(), "payments_attention"),
-            (CONFIRMED, BY_CHANGE.as_slice(), "payments_confirmed"),
-            (PENDING, BY_DEADLINE.as_slice(), "payments_pending"),
+            (CONFIRMED.as_str(), BY_CHANGE.as_slice(), "payments_confirmed"),
+            (PENDING.as_str(), BY_DEADLINE.as_slice(), "payments_pending"),
             (UNAPPLIED, BY_RECORDING.as_slice(), "transfers_unapplied"),
-            (OVERDUE, BY_CREATION.as_slice(), "operations_open"),
+            (OVERDUE.as_str(), BY_CREATION.as_slice(), "operations_open"),
         ] {
             let counting = format!("SELECT COUNT(*) FROM (SELECT 1 {from} LIMIT 5)");
             for sql in [counting, first.sql(from, order), next.sql(from, order)] {

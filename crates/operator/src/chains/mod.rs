@@ -3,6 +3,7 @@
 
 pub(crate) mod page;
 
+use payferry_entities::OperationStatus;
 use std::collections::HashMap;
 
 use payferry_accounts::Moment;
@@ -166,9 +167,11 @@ pub async fn works(system: &System) -> Result<Works, DbErr> {
     let from = "FROM operations WHERE chain = $1 AND status = $2";
     let mut works = Works::new();
     for spec in system.chains().running() {
-        let count = |status: &str| Count::rows(system.database(), from, [spec.chain.as_str().into(), status.into()]);
-        let (queued, submitted) = (Some(count("queued").await?), Some(count("submitted").await?));
-        works.insert(spec.chain, Work { queued, submitted, mined: Some(count("mined").await?) });
+        let count =
+            |status: OperationStatus| Count::rows(system.database(), from, [spec.chain.as_str().into(), status.into()]);
+        let (queued, submitted) =
+            (Some(count(OperationStatus::Queued).await?), Some(count(OperationStatus::Submitted).await?));
+        works.insert(spec.chain, Work { queued, submitted, mined: Some(count(OperationStatus::Mined).await?) });
     }
     Ok(works)
 }

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use payferry_domain::customer::{self, Customer, KycStatus};
 use payferry_domain::{CustomerId, Timestamp};
-use payferry_entities::{checks, customer_documents};
+use payferry_entities::{CheckStatus, checks, customer_documents};
 use payferry_httpkit::lists::Page as ListPage;
 use payferry_httpkit::{QueryFields, RequestBody as _};
 
@@ -257,7 +257,7 @@ fn checks(checks: &[checks::Model], now: Timestamp) -> Markup {
                             tr id=(check.id) {
                                 th scope="row" { (check.purpose) br; small.mono { (check.id) } }
                                 td {
-                                    (badge(&check.status, tone(&check.status)))
+                                    (badge(check.status.as_str(), tone(check.status)))
                                     @if let Some(error) = &check.last_error { br; small { (check.attempts) " failed attempts: " (error) } }
                                 }
                                 td.wide { (check.provider.as_deref().unwrap_or("not requested yet")) }
@@ -271,12 +271,12 @@ fn checks(checks: &[checks::Model], now: Timestamp) -> Markup {
     }
 }
 
-fn tone(check: &str) -> Tone {
+fn tone(check: CheckStatus) -> Tone {
     match check {
-        "passed" => Tone::Good,
-        "failed" => Tone::Bad,
-        "queued" | "open" => Tone::Warn,
-        _ => Tone::Idle,
+        CheckStatus::Passed => Tone::Good,
+        CheckStatus::Failed => Tone::Bad,
+        CheckStatus::Queued | CheckStatus::Open => Tone::Warn,
+        CheckStatus::Lapsed | CheckStatus::Superseded => Tone::Idle,
     }
 }
 

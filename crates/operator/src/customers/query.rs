@@ -108,7 +108,7 @@ record! {
         /// identity or rescreen.
         purpose: String = row.purpose,
         /// queued, open, passed, failed, lapsed or superseded.
-        status: String = row.status,
+        status: &'static str = row.status.as_str(),
         provider: Option<String> = row.provider,
         /// The provider's id of the check.
         provider_ref: Option<String> = row.provider_ref,

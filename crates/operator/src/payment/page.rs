@@ -6,6 +6,7 @@ use maud::{Markup, html};
 use payferry_domain::outbound::OutboundId;
 use payferry_domain::payment::{AuthorizationEnd, Decision, Event, Payment, TransferKey, TransferToken};
 use payferry_domain::{Amount, PaymentId, Timestamp};
+use payferry_entities::{DeliveryStatus, OperationStatus};
 use payferry_evm::wallet::checksummed;
 use payferry_journal::webhooks::log::LogEntry;
 use serde::Deserialize;
@@ -188,9 +189,9 @@ pub(crate) fn on_chain_panel(operations: &[Operation], now: Timestamp) -> Markup
 
 fn operation_row(operation: &Operation, now: Timestamp) -> Markup {
     let Operation { row, transaction } = operation;
-    let tone = match row.status.as_str() {
-        "succeeded" => Tone::Good,
-        "failed" => Tone::Bad,
+    let tone = match row.status {
+        OperationStatus::Succeeded => Tone::Good,
+        OperationStatus::Failed => Tone::Bad,
         _ => Tone::Idle,
     };
     let hash = row.tx_hash.as_deref().or_else(|| {
@@ -202,7 +203,7 @@ fn operation_row(operation: &Operation, now: Timestamp) -> Markup {
             th scope="row" { (plain(&row.kind)) br; small { (clock(Timestamp(row.created_at), now)) } }
             td.n { (Amount(row.amount)) }
             td {
-                (badge(&row.status, tone))
+                (badge(row.status.as_str(), tone))
                 @if row.attempts > 1 { br; small { (count(row.attempts)) " times" } }
             }
             td {
@@ -239,7 +240,7 @@ fn delivery(entry: &LogEntry, now: Timestamp) -> Markup {
         tr id=(delivery.id) {
             th scope="row" { (entry.event.name) br; small { (ago(Timestamp(delivery.created_at), now)) } }
             td {
-                (status(delivery_word(&delivery.status)))
+                (status(delivery_word(delivery.status)))
                 @if let Some(at) = delivery.next_attempt_at { br; small { "next " (ago(Timestamp(at), now)) } }
             }
             td.n.wide { (delivery_answer(delivery.response_code, delivery.error.as_deref())) }
@@ -270,8 +271,8 @@ fn delivery(entry: &LogEntry, now: Timestamp) -> Markup {
 }
 
 /// Label of a delivery status. `failed` shows as waiting for a retry, because for a payment `failed` is final.
-fn delivery_word(status: &str) -> &str {
-    if status == "failed" { "retrying" } else { status }
+fn delivery_word(status: DeliveryStatus) -> &'static str {
+    if status == DeliveryStatus::Failed { "retrying" } else { status.as_str() }
 }
 
 fn delivery_answer(code: Option<i64>, error: Option<&str>) -> Markup {

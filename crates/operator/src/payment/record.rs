@@ -227,7 +227,7 @@ record! {
         operation_id: String = row.id,
         kind: String = row.kind,
         chain: String = row.chain,
-        status: String = row.status,
+        status: &'static str = row.status.as_str(),
         amount: String = Amount(row.amount).to_string(),
         recipient: Option<String> = row.recipient.map(checksummed_text),
         failure: Option<String> = row.failure,
@@ -249,7 +249,7 @@ record! {
     pub struct TransactionRecord {
         sender: String = checksummed_text(row.sender),
         nonce: i64 = row.nonce,
-        status: String = row.status,
+        status: &'static str = row.status.as_str(),
         gas_limit: i64 = row.gas_limit,
         tx_hash: Option<String> = row.tx_hash,
         block_number: Option<i64> = row.block_number,
@@ -284,7 +284,7 @@ record! {
         event: String = event.name,
         sequence: i64 = event.sequence,
         /// queued, delivered, failed, exhausted or cancelled.
-        status: String = delivery.status,
+        status: &'static str = delivery.status.as_str(),
         attempt_count: i64 = delivery.attempt_count,
         next_attempt_at: Option<DateTime> = delivery.next_attempt_at.map(DateTime),
         created_at: DateTime = DateTime(delivery.created_at),

@@ -8,7 +8,8 @@ use payferry_accounts::Moment;
 use payferry_actors::System;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::Database;
-use payferry_entities::webhook_endpoints::DELETED;
+use payferry_entities::DeliveryStatus::{self, Exhausted, Failed, Queued};
+use payferry_entities::EndpointStatus::Deleted;
 use payferry_webhook::{BreakerState, EndpointView, NO_URL};
 use sea_orm::{DbBackend, DbErr, FromQueryResult, Value};
 use serde::Serialize;
@@ -192,14 +193,14 @@ async fn find(database: &Database, whose: &PspScope) -> Result<Vec<Row>, DbErr> 
 /// look-up each, before anything is counted.
 fn backlogs_sql(backend: DbBackend, named: usize) -> String {
     // Literal states, not bound values: a partial index is used only for a query that contains its condition.
-    let count = |status: &str| {
+    let count = |status: DeliveryStatus| {
         format!(
             "(SELECT COUNT(*) FROM (SELECT 1 FROM deliveries d WHERE d.psp_id = u.id AND d.status = '{status}' \
              LIMIT {}) c)",
             COUNTED_MAX + 1
         )
     };
-    let oldest = |status: &str| {
+    let oldest = |status: DeliveryStatus| {
         format!(
             "(SELECT d.created_at FROM deliveries d WHERE d.psp_id = p.id AND d.status = '{status}' \
              ORDER BY d.position LIMIT 1)"
@@ -207,9 +208,11 @@ fn backlogs_sql(backend: DbBackend, named: usize) -> String {
     };
     // Each endpoint has its own queue; that of the first one has the id of the PSP. A redelivered event counts from the time
     // of the request.
-    let oldest_queued = "(SELECT MIN((SELECT d.updated_at FROM deliveries d \
-        WHERE COALESCE(d.endpoint_id, d.psp_id) = (l.lane || '') AND d.status = 'queued' ORDER BY d.position LIMIT 1)) \
-        FROM (SELECT p.id AS lane UNION ALL SELECT e.id FROM webhook_endpoints e WHERE e.psp_id = p.id) l)";
+    let oldest_queued = format!(
+        "(SELECT MIN((SELECT d.updated_at FROM deliveries d \
+        WHERE COALESCE(d.endpoint_id, d.psp_id) = (l.lane || '') AND d.status = '{Queued}' ORDER BY d.position LIMIT 1)) \
+        FROM (SELECT p.id AS lane UNION ALL SELECT e.id FROM webhook_endpoints e WHERE e.psp_id = p.id) l)"
+    );
     let named = match named {
         0 => String::new(),
         named => format!("WHERE p.id IN ({})", (1..=named).map(|n| format!("${n}")).collect::<Vec<_>>().join(", ")),
@@ -218,15 +221,15 @@ fn backlogs_sql(backend: DbBackend, named: usize) -> String {
     let since = |column: &str| format!("COALESCE(t.{column}, {})", i64::MAX);
     format!(
         "SELECT u.*, {} AS queued, {} AS retrying, {} AS exhausted FROM (SELECT t.* FROM (SELECT p.id, p.name, \
-         (SELECT COUNT(*) FROM webhook_endpoints e WHERE e.psp_id = p.id AND e.status <> '{DELETED}') AS endpoints, \
+         (SELECT COUNT(*) FROM webhook_endpoints e WHERE e.psp_id = p.id AND e.status <> '{Deleted}') AS endpoints, \
          {oldest_queued} AS queued_since, {} AS retrying_since, {} AS exhausted_since FROM psps p {named}) t \
          WHERE t.queued_since IS NOT NULL OR t.retrying_since IS NOT NULL OR t.exhausted_since IS NOT NULL \
          ORDER BY CASE WHEN t.endpoints = 0 THEN 1 ELSE 0 END, {least}({}, {}, {}), t.id LIMIT {}) u",
-        count("queued"),
-        count("failed"),
-        count("exhausted"),
-        oldest("failed"),
-        oldest("exhausted"),
+        count(Queued),
+        count(Failed),
+        count(Exhausted),
+        oldest(Failed),
+        oldest(Exhausted),
         since("queued_since"),
         since("retrying_since"),
         since("exhausted_since"),

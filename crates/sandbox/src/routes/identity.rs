@@ -11,10 +11,10 @@ use maud::{Markup, html};
 use payferry_actors::compliance::identity::{CallbackFact, SANDBOX_PROVIDER, VerdictEffect, VerificationLinks};
 use payferry_domain::customer::{Command, IdentityVerdict, Rejection};
 use payferry_domain::{CheckId, CustomerId};
-use payferry_entities::{checks, customers};
+use payferry_entities::{CheckStatus, checks, customers};
 use payferry_httpkit::{Answer, ApiError, Caller, Customers, Fault, Path, pages, read};
 use payferry_journal::audit::Actor;
-use payferry_journal::customers::{OPEN, QUEUED, customer_of};
+use payferry_journal::customers::customer_of;
 use sea_orm::EntityTrait;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -145,7 +145,7 @@ impl Found {
     }
 
     fn is_open(&self) -> bool {
-        self.row.status == OPEN || self.row.status == QUEUED
+        self.row.status.is_waiting()
     }
 
     /// Provider reference as stored by the identity service; empty if none is stored yet.
@@ -154,11 +154,15 @@ impl Found {
     }
 
     fn markup(&self) -> Markup {
-        let (headline, explanation) = match self.row.status.as_str() {
-            OPEN | QUEUED => ("Identity verification", "In production, this is the identity provider's page."),
-            "passed" => ("Approved", "The verification is complete. You can close this page."),
-            "failed" => ("Rejected", "The verification is complete. You can start another one."),
-            _ => ("No longer valid", "This verification was cancelled or replaced."),
+        let (headline, explanation) = match self.row.status {
+            CheckStatus::Open | CheckStatus::Queued => {
+                ("Identity verification", "In production, this is the identity provider's page.")
+            }
+            CheckStatus::Passed => ("Approved", "The verification is complete. You can close this page."),
+            CheckStatus::Failed => ("Rejected", "The verification is complete. You can start another one."),
+            CheckStatus::Lapsed | CheckStatus::Superseded => {
+                ("No longer valid", "This verification was cancelled or replaced.")
+            }
         };
         pages::page(
             headline,

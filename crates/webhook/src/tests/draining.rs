@@ -16,7 +16,7 @@ async fn retry_does_not_block_later_events() {
     let psp = env.psp(Some(&server.uri())).await;
     env.announce(psp, "pay_1", 3).await;
     env.until("whd_pay_1_3", "delivered").await;
-    assert_eq!(env.row("whd_pay_1_1").await.status, "failed");
+    assert_eq!(env.row("whd_pay_1_1").await.status.as_str(), "failed");
     env.until("whd_pay_1_1", "delivered").await;
     assert_eq!(ids_of(&received(&server).await), ["evt_pay_1_1", "evt_pay_1_2", "evt_pay_1_3", "evt_pay_1_1"]);
 }
@@ -148,7 +148,7 @@ async fn backlog_is_drained_page_by_page() {
     let rate = BACKLOG as f64 / took.as_secs_f64();
     println!("{BACKLOG} queued deliveries in {took:.2?}: {rate:.0}/s, at most {in_flight_most} at once");
     println!("at most {read_ahead_most} rows read ahead");
-    let odd = env.rows().await.into_iter().find(|row| row.status != "delivered" || row.attempt_count != 1);
+    let odd = env.rows().await.into_iter().find(|row| row.status.as_str() != "delivered" || row.attempt_count != 1);
     assert_eq!(odd, None);
     assert_eq!(receiver.arrivals().len(), BACKLOG, "each was sent once");
     assert!(read_ahead_most <= endpoint::WINDOW_MAX + queue::PAGE);
@@ -165,7 +165,7 @@ async fn redelivery_keeps_the_order_of_first_attempts() {
     let psp = env.psp(None).await;
     let ids = env.announce(psp, "pay_1", 3).await;
     let mut old = env.row(&ids[0]).await.into_active_model();
-    old.status = ActiveValue::Set("exhausted".to_owned());
+    old.status = ActiveValue::Set(DeliveryStatus::Exhausted);
     old.attempt_count = ActiveValue::Set(4);
     old.update(env.database.writer()).await.unwrap();
     env.point(psp, &server.uri()).await;
@@ -174,5 +174,9 @@ async fn redelivery_keeps_the_order_of_first_attempts() {
     env.sender.refresh(psp);
     env.until(&ids[0], "delivered").await;
     env.until(&ids[2], "delivered").await;
-    assert_eq!(env.row(&ids[1]).await.status, "delivered", "the third event was sent before the second was answered");
+    assert_eq!(
+        env.row(&ids[1]).await.status.as_str(),
+        "delivered",
+        "the third event was sent before the second was answered"
+    );
 }

@@ -87,7 +87,7 @@ async fn stop_lets_attempts_end_and_keeps_the_rest_queued() {
     env.sender.cell().drain_and_wait(Some(STOP_PATIENCE + Duration::from_millis(500))).await.unwrap();
     println!("stopped within {:?}", since.elapsed());
     assert!(since.elapsed() < Duration::from_secs(3));
-    assert_eq!(env.row("whd_pay_1_1").await.status, "delivered");
+    assert_eq!(env.row("whd_pay_1_1").await.status.as_str(), "delivered");
     let second = env.row("whd_pay_1_2").await;
     assert_eq!((second.status.as_str(), second.attempt_count), ("queued", 0));
     assert!(!env.sender.is_under_way("whd_pay_1_1"));

@@ -1,6 +1,7 @@
 //! Several endpoints of one PSP.
 
-use payferry_domain::webhook::{EndpointStatus, RetrySchedule};
+use payferry_domain::webhook::RetrySchedule;
+use payferry_entities::EndpointStatus;
 
 use super::receiver::{Answer, Receiver};
 use super::*;
@@ -42,7 +43,7 @@ impl Env {
 
     async fn status_is(&self, ids: &[String], status: &str) {
         for id in ids {
-            self.row_when(id, status, |row| row.status == status).await;
+            self.row_when(id, status, |row| row.status.as_str() == status).await;
         }
     }
 }
@@ -76,7 +77,7 @@ async fn failing_endpoint_delays_no_other() {
     let open = env.sender.breakers_open();
     assert_eq!(open, 1, "only the first endpoint's");
     let rows = env.rows().await;
-    assert!(to_first.iter().all(|id| rows.iter().any(|row| row.id == *id && row.status != "delivered")));
+    assert!(to_first.iter().all(|id| rows.iter().any(|row| row.id == *id && row.status.as_str() != "delivered")));
 }
 
 #[tokio::test]
@@ -113,7 +114,7 @@ async fn deleting_an_endpoint_cancels_its_open_deliveries_only() {
     endpoints::delete(env.database.writer(), psp, other, env.clock.real_now()).await.unwrap().unwrap();
     env.sender.refresh(psp);
     env.status_is(&open, "cancelled").await;
-    assert_eq!(env.row(&before[1]).await.status, "delivered");
+    assert_eq!(env.row(&before[1]).await.status.as_str(), "delivered");
     assert_eq!(second.ids().len(), 1, "only the event from before");
     // A delivery that another node queues a moment later is cancelled, too.
     let late = env.announce_to(psp, "late", &[None, Some(other)]).await;
@@ -141,7 +142,7 @@ async fn the_first_endpoint_can_be_deleted_and_set_again() {
     env.point(psp, &receiver.url()).await;
     let next = env.announce_to(psp, "next", &[None]).await;
     env.status_is(&next, "delivered").await;
-    assert_eq!(env.row(&open[0]).await.status, "cancelled");
+    assert_eq!(env.row(&open[0]).await.status.as_str(), "cancelled");
 }
 
 #[tokio::test]
@@ -169,7 +170,7 @@ async fn extended_schedule_continues_after_the_default_one() {
     let other = env.endpoint(psp, &receiver.url(), extended).await;
     let ids = env.announce_to(psp, "p", &[None, Some(other)]).await;
     env.status_is(&ids[..1], "exhausted").await;
-    let waiting = env.row_when(&ids[1], "failed", |row| row.status == "failed").await;
+    let waiting = env.row_when(&ids[1], "failed", |row| row.status.as_str() == "failed").await;
     let delay = waiting.next_attempt_at.unwrap() - env.clock.real_now::<Timestamp>().as_millis();
     assert!(delay > 3_000, "the first delay of the extended schedule is 5 s: {delay}");
 }

@@ -1,7 +1,7 @@
 //! Delivery log and redelivery.
 
 use payferry_domain::Timestamp;
-use payferry_entities::delivery_attempts;
+use payferry_entities::{DeliveryStatus, delivery_attempts};
 use payferry_journal::webhooks::log::{ATTEMPTS_LISTED_MAX, REDELIVERED_MAX};
 
 use super::*;
@@ -15,7 +15,7 @@ async fn redelivery_selects_by_event_and_by_time() {
     for id in ids.iter().map(String::as_str).chain(["whd_pay_other_1"]) {
         let row = deliveries::ActiveModel {
             id: ActiveValue::Unchanged(id.to_owned()),
-            status: ActiveValue::Set("exhausted".to_owned()),
+            status: ActiveValue::Set(DeliveryStatus::Exhausted),
             attempt_count: ActiveValue::Set(4),
             retries_left: ActiveValue::Set(0),
             ..Default::default()
@@ -31,14 +31,14 @@ async fn redelivery_selects_by_event_and_by_time() {
     };
     assert_eq!(redeliver(Timestamp(0), Timestamp(1), &[]).await, 0, "another time");
     assert_eq!(redeliver(Timestamp(0), now.plus_secs(1), &["payin.*", "refund.sent"]).await, 0, "other events");
-    assert!(env.rows().await.iter().all(|row| row.status == "exhausted"));
+    assert!(env.rows().await.iter().all(|row| row.status.as_str() == "exhausted"));
     assert_eq!(log::redeliver_all(env.database.writer(), other, &ids, now).await.unwrap(), 0, "not theirs");
     assert_eq!(redeliver(Timestamp(0), now.plus_secs(1), &["payment.*"]).await, 3);
     for id in &ids {
         let row = env.row(id).await;
         assert_eq!((row.status.as_str(), row.attempt_count, row.retries_left), ("queued", 4, DELIVERY_RETRIES_MAX));
     }
-    assert_eq!(env.row("whd_pay_other_1").await.status, "exhausted", "another PSP's");
+    assert_eq!(env.row("whd_pay_other_1").await.status.as_str(), "exhausted", "another PSP's");
     let slice = log::Slice { after: None, limit: 2, offset: 2 };
     let (total, page) = log::undelivered(&env.database, psp, slice).await.unwrap();
     assert_eq!((total, page.len()), (3, 1));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use payferry_domain::{EndpointId, PspId, Timestamp};
-use payferry_entities::{Database, deliveries, events, psps};
+use payferry_entities::{Database, DeliveryStatus, deliveries, events, psps};
 use payferry_harness::PATIENCE;
 use payferry_harness::database::TestDatabase;
 use payferry_journal::{DELIVERY_RETRIES_MAX, Journal};
@@ -174,7 +174,7 @@ impl Env {
             payment_id: payment.to_owned(),
             sequence,
             position,
-            status: "queued".to_owned(),
+            status: DeliveryStatus::Queued,
             retries_left: DELIVERY_RETRIES_MAX,
             next_attempt_at: Some(now),
             created_at: now,
@@ -221,7 +221,7 @@ impl Env {
     }
 
     async fn until(&self, id: &str, status: &str) -> deliveries::Model {
-        self.row_when(id, status, |row| row.status == status).await
+        self.row_when(id, status, |row| row.status.as_str() == status).await
     }
 
     async fn until_under_way(&self, id: &str) {

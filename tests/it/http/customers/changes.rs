@@ -7,7 +7,7 @@ use super::*;
 async fn checks_of(app: &TestApp, id: &str) -> Vec<(String, String, i64)> {
     let rows = checks::Entity::find().filter(checks::Column::CustomerId.eq(id));
     let rows = rows.all(app.reader()).await.unwrap();
-    let mut rows: Vec<_> = rows.into_iter().map(|row| (row.purpose, row.status, row.revision)).collect();
+    let mut rows: Vec<_> = rows.into_iter().map(|row| (row.purpose, row.status.to_string(), row.revision)).collect();
     rows.sort_by_key(|(_, _, revision)| *revision);
     rows
 }

@@ -15,7 +15,7 @@ use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use sha2::{Sha256, Sha512};
 
-use super::super::provider::{CallbackError, CallbackFact, CheckStatus};
+use super::super::provider::{CallbackError, CallbackFact, ProviderCheckStatus};
 use super::review::{Levels, Review};
 
 /// Header with the signature.
@@ -79,7 +79,9 @@ impl CallbackReader {
         if callback.r#type != REVIEWED || callback.sandbox_mode != self.is_sandbox {
             return Ok(Vec::new());
         }
-        let CheckStatus::Decided(verdict) = callback.review.check_status(&self.levels) else { return Ok(Vec::new()) };
+        let ProviderCheckStatus::Decided(verdict) = callback.review.check_status(&self.levels) else {
+            return Ok(Vec::new());
+        };
         let applicant = callback.applicant_id.filter(|id| !id.is_empty());
         let provider_ref = applicant.ok_or_else(unreadable("the body names no applicant"))?;
         let named = callback.external_user_id.ok_or_else(unreadable("the body names no user"))?;

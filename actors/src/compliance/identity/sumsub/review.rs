@@ -3,7 +3,7 @@
 use payferry_domain::customer::IdentityVerdict;
 use serde::Deserialize;
 
-use super::super::provider::CheckStatus;
+use super::super::provider::ProviderCheckStatus;
 use crate::compliance::http::labels;
 
 /// Reason if the provider gives none.
@@ -44,16 +44,18 @@ impl Review {
     /// Translates the review. `GREEN` counts only if the review is completed, because an applicant that waits for a
     /// service also has it. A rejection that asks for better pictures does not end a verification: the person submits
     /// them under the same link. A screening involves no person, so such a rejection ends it.
-    pub(super) fn check_status(&self, levels: &Levels) -> CheckStatus {
+    pub(super) fn check_status(&self, levels: &Levels) -> ProviderCheckStatus {
         let level = self.level_name.as_deref().unwrap_or_default();
         let is_ours = level == levels.identity || level == levels.rescreen;
         let result = self.result.as_ref().filter(|_| self.status.as_deref() == Some("completed"));
-        let Some(result) = result.filter(|_| is_ours) else { return CheckStatus::InProgress };
+        let Some(result) = result.filter(|_| is_ours) else { return ProviderCheckStatus::InProgress };
         let may_retry = result.review_reject_type.as_deref() == Some("RETRY") && level == levels.identity;
         match result.review_answer.as_deref() {
-            Some("GREEN") => CheckStatus::Decided(IdentityVerdict::Approved),
-            Some("RED") if !may_retry => CheckStatus::Decided(IdentityVerdict::Rejected { reasons: result.reasons() }),
-            _ => CheckStatus::InProgress,
+            Some("GREEN") => ProviderCheckStatus::Decided(IdentityVerdict::Approved),
+            Some("RED") if !may_retry => {
+                ProviderCheckStatus::Decided(IdentityVerdict::Rejected { reasons: result.reasons() })
+            }
+            _ => ProviderCheckStatus::InProgress,
         }
     }
 }

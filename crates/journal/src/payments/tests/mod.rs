@@ -138,7 +138,7 @@ async fn applied_settlement_marks_its_operation_succeeded() {
     };
     let payment = env.notified(&payment, &settled).await;
     assert_eq!(payment.status, Status::Settled);
-    assert_eq!(env.operation(&payment).await.status, "succeeded");
+    assert_eq!(env.operation(&payment).await.status.as_str(), "succeeded");
     let row = payments::Entity::find_by_id(payment.id().to_string()).one(env.database.reader()).await.unwrap();
     assert!(!row.unwrap().live);
 }

@@ -189,7 +189,7 @@ async fn an_operation_is_queued_again_with_other_amounts() {
     let rows = operations_by_id(&env).await;
     let found: Vec<_> = rows.iter().map(|row| (row.id.as_str(), row.amount, row.revision)).collect();
     assert_eq!(found, [("op_1", 10_000_000, 1), ("op_2", 20, 3)]);
-    assert_eq!(rows[1].status, "queued");
+    assert_eq!(rows[1].status.as_str(), "queued");
 }
 
 /// Returns the ids, statuses and revisions of the operations in the receipt.
@@ -217,7 +217,7 @@ async fn an_operation_passes_through_its_states() {
     let receipt = env.submit(submission(0, &[("op_1", 1), ("op_2", 1)])).await.unwrap();
     let chain_tx_id = receipt.chain_tx_id.unwrap();
     let rows = env.all::<operations::Entity>().await;
-    assert!(rows.iter().all(|row| row.status == "submitted" && row.attempts == 1));
+    assert!(rows.iter().all(|row| row.status.as_str() == "submitted" && row.attempts == 1));
     assert!(rows.iter().all(|row| row.chain_tx_id == Some(chain_tx_id)));
     assert_eq!(env.count::<chain_tx_attempts::Entity>().await, 1);
 
@@ -237,7 +237,7 @@ async fn an_operation_passes_through_its_states() {
     // A success at an earlier revision was orphaned, so it does not match the current one.
     change(&env, "1", 5, OperationChange::Succeeded { id: "op_1".to_owned(), revision: 1 }).await;
     let row = operations_by_id(&env).await.remove(0);
-    assert_eq!(row.status, "mined");
+    assert_eq!(row.status.as_str(), "mined");
     assert_eq!((row.amount, row.psp_amount, row.treasury_fee), (90, 80, 10), "the amounts that the chain reports");
     change(&env, "1", 6, OperationChange::Succeeded { id: "op_1".to_owned(), revision: 2 }).await;
     change(&env, "2", 2, OperationChange::Cancel { id: "op_2".to_owned() }).await;

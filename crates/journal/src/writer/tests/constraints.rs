@@ -1,14 +1,13 @@
 //! The database accepts every state that the domain has, and nothing else.
 
+use payferry_domain::customer::KycStatus;
 use payferry_domain::outbound::{OutboundKind, OutboundStatus};
 use payferry_domain::payment::Status;
-use payferry_entities::{refunds, sendings};
+use payferry_entities::{CheckStatus, EndpointStatus, refunds, sendings};
+use sea_orm::{DbBackend, Statement};
 
 use super::*;
 use crate::writer::OperationChange;
-
-/// Statuses of operations.
-const OPERATION: &[&str] = &["queued", "submitted", "mined", "succeeded", "failed", "cancelled"];
 
 /// An environment with a row in each table that the tests change.
 async fn env() -> Env {
@@ -49,23 +48,48 @@ async fn change(env: &Env, table: &str, set: &str) -> Result<(), DbErr> {
     Ok(())
 }
 
+/// The values that the constraint of this column allows, in the order of the migration.
+async fn allowed(env: &Env, table: &str, column: &str) -> Vec<String> {
+    let backend = env.database.backend();
+    let sql = match backend {
+        DbBackend::Sqlite => format!("SELECT sql FROM sqlite_master WHERE name = '{table}'"),
+        _ => format!(
+            "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE contype = 'c' \
+             AND conrelid = '{table}'::regclass AND pg_get_constraintdef(oid) LIKE 'CHECK (%{column}%= ANY%'"
+        ),
+    };
+    let row = env.database.reader().query_one_raw(Statement::from_string(backend, sql)).await.unwrap().unwrap();
+    let text: String = row.try_get_by_index(0).unwrap();
+    let list = match backend {
+        DbBackend::Sqlite => text.split(&format!("CHECK ({column} IN (")).nth(1).unwrap().split(')').next().unwrap(),
+        _ => &text,
+    };
+    list.split('\'').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
 #[tokio::test]
-async fn states_are_those_of_the_domain() {
+async fn states_are_those_of_the_enums() {
     let env = env().await;
-    let sets: [(&str, &str, Vec<&str>); 8] = [
+    let sets: [(&str, &str, Vec<&str>); 12] = [
         ("payments", "status", Status::ALL.map(Status::as_str).to_vec()),
         ("payments", "purpose", vec!["payin", "transfer"]),
         ("transfers", "presence", vec!["present", "orphaned"]),
         ("refunds", "status", vec!["pending_approval", "pending", "sent", "failed"]),
         ("sendings", "kind", OutboundKind::ALL.map(OutboundKind::as_str).to_vec()),
         ("sendings", "status", OutboundStatus::ALL.map(OutboundStatus::as_str).to_vec()),
-        ("operations", "status", OPERATION.to_vec()),
-        ("chain_txs", "status", vec!["submitted", "mined", "final", "reverted", "cancelled"]),
+        ("customers", "kyc_status", KycStatus::ALL.map(KycStatus::as_str).to_vec()),
+        ("operations", "status", OperationStatus::ALL.map(OperationStatus::as_str).to_vec()),
+        ("chain_txs", "status", ChainTxStatus::ALL.map(ChainTxStatus::as_str).to_vec()),
+        ("deliveries", "status", DeliveryStatus::ALL.map(DeliveryStatus::as_str).to_vec()),
+        ("webhook_endpoints", "status", EndpointStatus::ALL.map(EndpointStatus::as_str).to_vec()),
+        ("checks", "status", CheckStatus::ALL.map(CheckStatus::as_str).to_vec()),
     ];
     for (table, column, names) in sets {
-        for name in names {
-            change(&env, table, &format!("{column} = '{name}'")).await.unwrap();
-        }
+        assert_eq!(allowed(&env, table, column).await, names, "{table}.{column}");
+    }
+    for (table, column) in
+        [("payments", "status"), ("sendings", "status"), ("operations", "status"), ("chain_txs", "status")]
+    {
         assert!(change(&env, table, &format!("{column} = 'lost'")).await.is_err(), "{table}.{column}");
     }
 }

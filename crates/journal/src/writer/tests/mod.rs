@@ -20,8 +20,9 @@ use std::task::Poll;
 use parking_lot::Mutex;
 use payferry_domain::Chain;
 use payferry_entities::{
-    Database, DatabaseFailure, chain_cursors, chain_headers, chain_tx_attempts, chain_txs, delivery_attempts, deposits,
-    events, idempotency_keys, ledger_postings, operations, payment_transitions, payments, transfers,
+    ChainTxStatus, Database, DatabaseFailure, DeliveryStatus, OperationStatus, chain_cursors, chain_headers,
+    chain_tx_attempts, chain_txs, delivery_attempts, deposits, events, idempotency_keys, ledger_postings, operations,
+    payment_transitions, payments, transfers,
 };
 use payferry_harness::database::{Lock, TestDatabase};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, EntityTrait, IntoActiveModel, PaginatorTrait, RuntimeErr};
@@ -322,7 +323,7 @@ fn operation(id: &str, payment: &payments::Model) -> operations::Model {
         amount: 10_000_000,
         psp_amount: 9_900_000,
         treasury_fee: 100_000,
-        status: "queued".to_owned(),
+        status: OperationStatus::Queued,
         revision: 1,
         created_at: 1,
         updated_at: 1,
@@ -408,7 +409,7 @@ fn attempt_row(delivery_id: &str, number: i64) -> delivery_attempts::Model {
 fn delivery(delivery_id: &str, number: i64) -> JournalWrite {
     JournalWrite::Delivery(Box::new(DeliveryOutcome {
         attempt: attempt_row(delivery_id, number),
-        status: "failed",
+        status: DeliveryStatus::Failed,
         retries_left: DELIVERY_RETRIES_MAX - number,
         next_attempt_at: Some(11_000),
     }))
@@ -422,7 +423,7 @@ pub(crate) fn chain_tx(nonce: i64) -> chain_txs::Model {
         to_address: "0xcontract".to_owned(),
         input: "0x".to_owned(),
         gas_limit: 1,
-        status: "submitted".to_owned(),
+        status: ChainTxStatus::Submitted,
         created_at: 1,
         updated_at: 1,
         ..chain_txs::Model::default()
@@ -457,16 +458,16 @@ pub(crate) fn submission(nonce: i64, operations: &[(&str, i64)]) -> JournalWrite
 /// Outcome of a transaction and of its operations. The mined ones report `carried`.
 pub(crate) fn outcome(
     chain_tx_id: i64,
-    status: &'static str,
-    operations: &[(&str, &'static str)],
+    status: &str,
+    operations: &[(&str, &str)],
     carried: Option<MovedAmounts>,
 ) -> JournalWrite {
     let mined = status == "mined" || status == "final";
-    let operation = |(id, status): &(&str, &'static str)| {
+    let operation = |(id, status): &(&str, &str)| {
         let mined = *status == "mined";
         OperationOutcome {
             id: (*id).to_owned(),
-            status,
+            status: status.parse().unwrap(),
             tx_hash: mined.then(|| "0xmined".to_owned()),
             block_number: mined.then_some(9),
             carried: carried.filter(|_| mined),
@@ -476,7 +477,7 @@ pub(crate) fn outcome(
     };
     JournalWrite::ChainTxOutcome(Box::new(ChainTxOutcome {
         chain_tx_id,
-        status,
+        status: status.parse().unwrap(),
         tx_hash: mined.then(|| "0xmined".to_owned()),
         block_number: mined.then_some(9),
         block_hash: mined.then(|| "0xblock".to_owned()),

@@ -304,7 +304,7 @@ impl Model {
         }
 
         let operations = env.all::<operations::Entity>().await;
-        let found = operations.into_iter().map(|row| (row.id, (row.status, row.revision)));
+        let found = operations.into_iter().map(|row| (row.id, (row.status.to_string(), row.revision)));
         assert_eq!(found.collect::<BTreeMap<_, _>>(), self.operations);
 
         let cursor = env.all::<chain_cursors::Entity>().await.pop().map(|row| row.block_hash);
