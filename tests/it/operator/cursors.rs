@@ -30,11 +30,15 @@ async fn every_list_has_cursors_that_neither_repeat_nor_skip() {
         reply(raise).await.ok(202);
     };
     assert_walk(&get, "/ops/approvals", "approvals", propose).await;
+    let hold = async || drop(service.hold(&format!("psp:{}", create_psp().await.string("id"))).await);
+    assert_walk(&get, "/ops/pauses", "pauses", hold).await;
     service.hold("sending").await;
     let withdraw = async || drop(service.app.post("/withdrawals", &withdrawal("0.01")).await.ok(202));
     assert_walk(&get, "/ops/sendings", "sendings", withdraw).await;
 
-    for path in ["psps", "audit", "customers", "approvals", "sendings", "shards/0", "stuck?kind=paused"] {
+    let wallets = format!("psps/{}/withdrawal-wallets", service.app.psp_id);
+    let lists = ["psps", "audit", "customers", "approvals", "pauses", "sendings", "shards/0", "stuck?kind=paused"];
+    for path in lists.into_iter().chain([wallets.as_str()]) {
         let and = if path.contains('?') { '&' } else { '?' };
         let refused = service.get(&format!("/ops/{path}{and}cursor=x")).await;
         assert_eq!(refused.faults(), "cursor: invalid_cursor", "{path}");

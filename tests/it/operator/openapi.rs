@@ -13,10 +13,10 @@ use crate::prelude::*;
 
 /// Lists without cursors, and why.
 const WHOLE_LISTS: [(&str, &str); 4] = [
-    ("/ops/overview", "a summary of limited size"),
-    ("/ops/pauses", "there are few, and all of them apply"),
-    ("/ops/psps/{psp_id}/withdrawal-wallets", "there are at most two for each chain"),
-    ("/ops/stuck", "each kind is a list with a `next_cursor` of its own"),
+    ("GET /ops/actors", "a summary of limited size; `/ops/stuck` lists what is quarantined"),
+    ("GET /ops/overview", "a summary of limited size"),
+    ("POST /ops/psps/{psp_id}/withdrawal-wallets", "the response to a change; there are at most two for each chain"),
+    ("GET /ops/stuck", "each kind is a list with a `next_cursor` of its own"),
 ];
 /// Reads whose records have no id or no times, and why.
 const OTHER_RECORDS: [(&str, &str); 9] = [

@@ -165,7 +165,7 @@ async fn paused_psp_starts_nothing_and_running_payments_continue() {
 #[tokio::test]
 async fn pauses_are_listed_and_invalid_ones_refused() {
     let service = ServiceFixture::start().await;
-    assert_eq!(service.get("/ops/pauses").await.json, json!({ "pauses": [] }));
+    assert_eq!(service.get("/ops/pauses").await.json, json!({ "total": 0, "next_cursor": null, "pauses": [] }));
     for (body, faults) in [
         (json!({}), "scope: required, reason: required"),
         (json!({ "scope": "payouts", "reason": " " }), "scope: unknown_value, reason: empty"),

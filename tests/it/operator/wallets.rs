@@ -59,6 +59,17 @@ async fn chain_may_have_its_own_wallet(service: &ServiceFixture) {
     for (chain, expected) in [(Chain::Base, 1), (Chain::Polygon, 0xab), (Chain::Arbitrum, 1)] {
         assert_eq!(withdraws_to(service, chain, 0).await, Some(address(expected)), "{chain}");
     }
+    // In pages of one. A wallet that is removed meanwhile does not hide the next one.
+    set(json!({ "address": address(9).to_string(), "chain": "base" })).await;
+    let page = async |more: &str| service.get(&format!("{}?limit=1{more}", path(service))).await.ok(200);
+    let first = page("").await;
+    let base = page(&format!("&cursor={}", first.string("next_cursor"))).await;
+    assert_eq!(page("&offset=1").await["wallets"], base["wallets"]);
+    set(json!({ "address": "none", "chain": "base" })).await;
+    let last = page(&format!("&cursor={}", base.string("next_cursor"))).await;
+    let chains = [&first, &base, &last].map(|page| page["wallets"][0]["chain"].clone());
+    assert_eq!(chains, ["all", "base", "polygon"]);
+    assert_eq!((&last["total"], &last["next_cursor"]), (&json!(2), &Value::Null));
     set(json!({ "address": "none", "chain": "polygon" })).await;
     assert_eq!(withdraws_to(service, Chain::Polygon, 0).await, Some(address(1)));
     // Unsuitable addresses are refused.

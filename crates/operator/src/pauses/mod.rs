@@ -5,12 +5,14 @@ pub(crate) mod page;
 use payferry_accounts::tenants;
 use payferry_actors::pauses::{self, Held, Pause, Scope};
 use payferry_domain::PspId;
+use payferry_entities::pauses::{Column, Entity, Model};
 use payferry_httpkit::extract::Field as _;
 use payferry_httpkit::extract::field::required;
-use payferry_httpkit::lists::DateTime;
-use payferry_httpkit::{Answer, ApiError, Fault, JsonBody, Path, Problem, Rule, read, request, rule};
+use payferry_httpkit::lists::{DateTime, Found, Page, PageParams, read_page};
+use payferry_httpkit::openapi::UnreadableQuery;
+use payferry_httpkit::{Answer, ApiError, Fault, JsonBody, Path, Problem, QueryFields, Rule, read, request, rule};
 use payferry_journal::audit::Actor;
-use sea_orm::DbErr;
+use sea_orm::{DbErr, EntityTrait};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -45,14 +47,14 @@ request! {
 }
 
 record! {
-    fn of(scope: Scope, pause: Pause) {}
+    fn of(scope: String, pause: Pause) {}
 
     /// A pause.
     pub struct PauseRecord {
         /// The same as `scope`.
-        id: String = scope.to_string(),
+        id: String = scope.clone(),
         #[schema(example = "chain:base")]
-        scope: String = scope.to_string(),
+        scope: String = scope,
         reason: String = pause.reason,
         /// Kind of the actor that set it.
         set_by: String = pause.set_by,
@@ -62,20 +64,30 @@ record! {
     }
 }
 
-/// All pauses.
+/// A page of pauses.
 #[derive(Serialize, ToSchema)]
 pub struct PauseList {
+    total: u64,
+    /// Pass it as `cursor` to get the next page; null on the last page.
+    next_cursor: Option<String>,
+    /// Newest first.
     pauses: Vec<PauseRecord>,
 }
 
 /// List the pauses
+///
+/// Newest first.
 #[utoipa::path(
-    get, path = "/ops/pauses", tag = "Service", operation_id = "listPauses",
-    responses((status = 200, description = "All pauses.", body = PauseList)),
+    get, path = "/ops/pauses", tag = "Service", operation_id = "listPauses", params(PageParams),
+    responses((status = 200, description = "A page of pauses.", body = PauseList), UnreadableQuery),
 )]
-pub(crate) async fn list(operator: Operator) -> Result<Answer, ApiError> {
-    let held = load(&operator).await?;
-    Answer::ok(&PauseList { pauses: held.into_iter().map(|(scope, pause)| PauseRecord::of(scope, pause)).collect() })
+pub(crate) async fn list(operator: Operator, query: QueryFields) -> Result<Answer, ApiError> {
+    let page = Page::read("pauses", query)?;
+    let key = |row: &Model| (row.since, row.scope.clone());
+    let (database, order) = (operator.system.database(), [Column::Since, Column::Scope]);
+    let Found { total, rows, next_cursor } = read_page(database, Entity::find(), order, &page, key).await?;
+    let pauses = rows.into_iter().map(|row| PauseRecord::of(row.scope.clone(), row.into())).collect();
+    Answer::ok(&PauseList { total, next_cursor, pauses })
 }
 
 /// Set a pause
@@ -90,7 +102,7 @@ pub(crate) async fn list(operator: Operator) -> Result<Answer, ApiError> {
 )]
 pub(crate) async fn set(operator: Operator, body: JsonBody) -> Result<Answer, ApiError> {
     let PauseRequest { scope, reason } = body.parse()?;
-    Answer::ok(&PauseRecord::of(scope, hold(&operator, scope, &reason).await?))
+    Answer::ok(&PauseRecord::of(scope.to_string(), hold(&operator, scope, &reason).await?))
 }
 
 /// A lifted pause.

@@ -14,7 +14,11 @@ use payferry_evm::ChainSpec;
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::extract::Field as _;
 use payferry_httpkit::extract::field::{optional, required};
-use payferry_httpkit::{Answer, ApiError, JsonBody, Path, Problem, RequestBody as _, Rule, read, request, rule};
+use payferry_httpkit::lists::{Page, PageParams};
+use payferry_httpkit::openapi::UnreadableQuery;
+use payferry_httpkit::{
+    Answer, ApiError, JsonBody, Path, Problem, QueryFields, RequestBody as _, Rule, read, request, rule,
+};
 use payferry_journal::audit::Actor;
 use payferry_journal::psps::wallets::{
     self, PspWallet, WALLET_DELAY_SECS, WalletChange, WalletError, WalletState, Wallets,
@@ -73,10 +77,13 @@ impl WalletRequest {
     }
 }
 
-/// The withdrawal wallets of a PSP.
+/// A page of the withdrawal wallets of a PSP.
 #[derive(Serialize, ToSchema)]
 pub struct WalletList {
     psp_id: String,
+    total: usize,
+    /// Pass it as `cursor` to get the next page; null on the last page.
+    next_cursor: Option<String>,
     /// First those for every chain, and the current one before the pending one.
     wallets: Vec<WalletRecord>,
 }
@@ -84,13 +91,23 @@ pub struct WalletList {
 /// List the withdrawal wallets of a PSP
 #[utoipa::path(
     get, path = "/ops/psps/{psp_id}/withdrawal-wallets", tag = "Administration", operation_id = "listWallets",
-    params(("psp_id" = String, Path, description = "The id of the PSP.")),
-    responses((status = 200, description = "The current and the pending wallets.", body = WalletList)),
+    params(("psp_id" = String, Path, description = "The id of the PSP."), PageParams),
+    responses((status = 200, description = "The current and the pending wallets.", body = WalletList), UnreadableQuery),
 )]
-pub(crate) async fn show(operator: Operator, Path(psp_id): Path<String>) -> Result<Answer, ApiError> {
-    let psp_id =
-        tenants::find_psp(operator.system.database(), id_of("psp_id", &psp_id)?).await.map_err(tenant_failure)?.id;
-    Answer::ok(&WalletList { psp_id: psp_id.to_string(), wallets: of(&operator, psp_id).await? })
+pub(crate) async fn show(
+    operator: Operator,
+    Path(psp_id): Path<String>,
+    query: QueryFields,
+) -> Result<Answer, ApiError> {
+    let psp_id = id_of("psp_id", &psp_id)?;
+    let page = Page::read("wallets", query)?;
+    let psp_id = tenants::find_psp(operator.system.database(), psp_id).await.map_err(tenant_failure)?.id;
+    let all = of(&operator, psp_id).await?;
+    let total = all.len();
+    let rest = all.into_iter().filter(|wallet| page.after.is_none_or(|after| wallet.key() > after));
+    let mut wallets: Vec<_> = rest.skip(page.offset.try_into().unwrap_or(usize::MAX)).collect();
+    let next_cursor = page.next_cursor(&mut wallets, WalletRecord::key)?;
+    Answer::ok(&WalletList { psp_id: psp_id.to_string(), total, next_cursor, wallets })
 }
 
 /// Set a withdrawal wallet
@@ -109,7 +126,10 @@ pub(crate) async fn change(operator: Operator, Path(psp_id): Path<String>, body:
     let psp_id = id_of("psp_id", &psp_id)?;
     let wallet = body.parse::<WalletRequest>()?.wallet();
     match set_by_operator(&operator, psp_id, wallet).await? {
-        Guarded::CarriedOut(wallets) => Answer::ok(&WalletList { psp_id: psp_id.to_string(), wallets }),
+        Guarded::CarriedOut(wallets) => {
+            let (psp_id, total) = (psp_id.to_string(), wallets.len());
+            Answer::ok(&WalletList { psp_id, total, next_cursor: None, wallets })
+        }
         Guarded::Proposed(approval) => approvals::proposed(&operator, &approval),
     }
 }
@@ -341,6 +361,11 @@ impl WalletRecord {
             [record(current, "effective"), record(pending, "pending")]
         });
         each.flatten().collect()
+    }
+
+    /// Position in the list of all wallets.
+    fn key(&self) -> (Option<Chain>, bool) {
+        (self.chain.parse().ok(), self.status == "pending")
     }
 
     fn of(chain: Option<Chain>, wallet: PspWallet, status: &'static str) -> Self {
