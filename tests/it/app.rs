@@ -21,9 +21,11 @@ use payferry_actors::compliance::{KytError, KytScreener, ListScreener, ScreenReq
 use payferry_actors::{System, SystemConfig, pauses};
 use payferry_domain::customer::{Command, CustomerKind};
 use payferry_domain::payment::{Decision, Verdict};
-use payferry_domain::{Chain, CustomerId, KeyId, KeyScope as Scope, PspId, Timestamp, Token};
+use payferry_domain::{Amount, Chain, CustomerId, KeyId, KeyScope as Scope, PspId, Timestamp, Token};
 use payferry_entities::{Database, api_keys};
+use payferry_evm::ChainClient;
 use payferry_harness::database::TestDatabase;
+use payferry_harness::endpoint::Endpoint;
 use payferry_httpkit::Limits;
 use payferry_journal::audit::Actor;
 use payferry_journal::customers::{self, NewCustomer, Opened};
@@ -53,6 +55,8 @@ pub struct TestApp {
     /// First PSP.
     pub psp_id: PspId,
     env: Option<SandboxEnv>,
+    /// Endpoints of Base, if two of them must agree.
+    pub endpoints: Vec<Endpoint>,
     /// The database, for direct access.
     pub database: TestDatabase,
     folder: TempDir,
@@ -60,6 +64,7 @@ pub struct TestApp {
 
 /// Block time of the test's chains.
 pub const BLOCK_TIME: Duration = Duration::from_millis(50);
+const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval of the ledger auditor.
 const LEDGER_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -74,6 +79,8 @@ pub struct TestConfig {
     pub chains: bool,
     /// A token that is disabled on a chain.
     pub token_off: Option<(Chain, Token)>,
+    /// Amount of a payment on Base from which two endpoints must agree; without it, there is only one endpoint.
+    pub agree_from: Option<Amount>,
     /// Replaces the sandbox's KYT provider.
     pub screener: Option<Arc<dyn KytScreener>>,
     /// Identity provider; none by default.
@@ -123,6 +130,15 @@ impl TestApp {
             let setup = chains.iter_mut().find(|setup| setup.spec.chain == chain).unwrap();
             setup.spec.tokens.retain(|(token, _)| *token != off);
         }
+        let mut endpoints = Vec::new();
+        if let (Some(agree_from), Some(env)) = (config.agree_from, &env) {
+            for _ in 0..2 {
+                endpoints.push(Endpoint::before(env.chain(Chain::Base).devchain()).await);
+            }
+            let setup = chains.iter_mut().find(|setup| setup.spec.chain == Chain::Base).unwrap();
+            setup.spec.agree_from = agree_from;
+            setup.client = ChainClient::http_all(endpoints.iter().map(Endpoint::url), ENDPOINT_TIMEOUT, true).unwrap();
+        }
         let empty = || ListScreener::new("test", "1", [], clock.clone());
         let screener = env.as_ref().map_or_else(empty, SandboxEnv::screener);
         let TestConfig { vaults_interval, treasury_kept, .. } = config;
@@ -154,7 +170,7 @@ impl TestApp {
         let state = AppState::new(system, http);
         let router = payferry::http::router_with(state.clone(), config.routes);
         let (key, psp_id) = (String::new(), PspId::generate());
-        let mut app = Self { router, state, key, psp_id, env, database: test_database, folder: temp };
+        let mut app = Self { router, state, key, psp_id, env, endpoints, database: test_database, folder: temp };
         app.renew_psp().await;
         if app.env.is_some() {
             let read = |app: &Self| Chain::ALL.iter().all(|chain| app.state.system.chain_view(*chain).is_some());

@@ -41,6 +41,8 @@ pub(crate) fn finalities(over: Vec<FinalityWait>) -> Vec<(PaymentId, Command)> {
 pub struct HeldTransfer {
     /// The waiting payment.
     pub payment_id: PaymentId,
+    /// Its amount.
+    pub amount: Amount,
     /// The transfer.
     pub key: TransferKey,
     /// Time of the first failed check.
@@ -103,6 +105,7 @@ impl FinalityWaits {
         }
         let held = self.held.entry(wait.key).or_insert_with(|| HeldTransfer {
             payment_id: wait.payment_id,
+            amount: wait.amount,
             key: wait.key,
             since: now,
             reason: String::new(),

@@ -197,9 +197,12 @@ impl Script {
         {
             return Ok(json!(format!("{id:#x}")));
         }
-        let nulls = method.starts_with("eth_getBlockBy")
-            && self.shown(&only, |what| matches!(what, What::NullBlocks).then_some(())).is_some();
-        if nulls {
+        let nulls = |what: &What| match what {
+            What::NullBlocks => method.starts_with("eth_getBlockBy").then_some(()),
+            What::NullReceipts => (method == "eth_getTransactionReceipt").then_some(()),
+            _ => None,
+        };
+        if self.shown(&only, nulls).is_some() {
             return Ok(Value::Null);
         }
         let view = View { chain: &self.chain, head };

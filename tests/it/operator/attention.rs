@@ -7,8 +7,10 @@ use alloy::sol_types::SolCall;
 use payferry::sandbox::{Accounts, Payer};
 use payferry_contracts::Payferry;
 use payferry_devchain::{Devchain, Faults};
+use payferry_domain::Amount;
 use payferry_domain::customer::Command;
 use payferry_harness::database::Lock;
+use payferry_harness::endpoint::{Fault, What};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::http::compliance::{change, ready};
@@ -60,6 +62,32 @@ async fn items_that_need_attention_have_a_reason_and_advice() {
     let one = service.get("/ops/stuck?kind=overdue&limit=1").await.json;
     assert_eq!(one["kinds"].as_array().unwrap().len(), 1);
     assert_eq!(one["kinds"][0]["items"][0]["id"], overdue.id());
+}
+
+#[tokio::test]
+async fn large_payment_is_listed_until_its_endpoints_agree() {
+    let config = TestConfig { chains: true, agree_from: Some(Amount::from_tokens(10)), ..TestConfig::default() };
+    let service = ServiceFixture::over(TestApp::start_with(config).await).await;
+    let second = &service.app.endpoints[1];
+    second.show([Fault::of(What::NullReceipts)]);
+    let payment = service.app.paid("10", "pending").await;
+    let path = "/ops/stuck?kind=transfer_held";
+    let stuck = service.get_until(path, |stuck| stuck["total"]["counted"] == 1).await;
+    let item = &stuck["kinds"][0]["items"][0];
+    let held = service.app.get(&payment.path()).await;
+    let tx_hash = held["transfers"][0]["tx_hash"].as_str().unwrap();
+    let reason = format!(
+        "transaction {tx_hash} on base, for a payment of 10.00: endpoint 1 contradicts it: it has the block and not the \
+         transaction"
+    );
+    assert_has(item, json!({ "id": payment.id(), "payment_id": payment.id(), "reason": reason, "can": [] }));
+    assert!(item["since"].is_string() && item["age_ms"].is_u64(), "{item:#}");
+    service.get("/ops/view/stuck").await.assert_shows(&[payment.id(), &reason]);
+    assert_eq!(service.app.get(&payment.path()).await["status"], "pending");
+
+    second.behave();
+    service.app.payment_when(&payment, "settled").await;
+    assert_eq!(service.get(path).await["kinds"], json!([]));
 }
 
 /// Ids of all items of a kind, read in pages of this size.

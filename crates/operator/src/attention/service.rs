@@ -10,6 +10,7 @@ use payferry_actors::pauses::{Pause, Scope};
 use payferry_actors::reconcile::watch::PersistentDifference;
 use payferry_actors::reconcile::{FundsPosition, Owner};
 use payferry_domain::ledger::Asset;
+use payferry_domain::payment::TransferKey;
 use payferry_domain::{Chain, Timestamp};
 use payferry_entities::checks;
 use payferry_journal::CommitBlocker;
@@ -166,9 +167,10 @@ fn delayed_settlers(system: &System, now: Timestamp) -> Vec<AttentionItem> {
 
 fn held_transfers(system: &System, now: Timestamp) -> Vec<AttentionItem> {
     let item = |held: HeldTransfer| {
-        let (chain, payment_id) = (held.key.chain, held.payment_id.to_string());
-        let position = format!("{chain}:{}:{}:{}", held.key.tx_hash, held.key.log_index, held.key.block_hash);
-        let reason = format!("transaction {} on {chain}: {}", held.key.tx_hash, held.reason);
+        let HeldTransfer { key: TransferKey { chain, tx_hash, log_index, block_hash }, amount, .. } = held;
+        let payment_id = held.payment_id.to_string();
+        let position = format!("{chain}:{tx_hash}:{log_index}:{block_hash}");
+        let reason = format!("transaction {tx_hash} on {chain}, for a payment of {amount}: {}", held.reason);
         let item = AttentionItem::new(&payment_id, Some(held.since), now, reason);
         item.at_position(held.since.as_millis(), position).of_payment(&payment_id, None)
     };

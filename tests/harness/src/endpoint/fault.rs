@@ -59,6 +59,8 @@ pub enum What {
     Head(ReportedHead),
     /// Answers every block request with `null`.
     NullBlocks,
+    /// Answers every request of a receipt with `null`, like an endpoint on another branch.
+    NullReceipts,
 }
 
 /// The head that is shown.
