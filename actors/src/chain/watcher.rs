@@ -104,12 +104,10 @@ pub struct WatcherReport {
 
 /// Interval between two reads of the L1 charge and the limits, which only requests use.
 const TERMS_INTERVAL: Duration = Duration::from_secs(30);
-/// Time limit of such a read, which delays a poll.
-const TERMS_PATIENCE: Duration = Duration::from_secs(2);
 /// Wait after a failed detection of the tokens that support transfers by signature.
 const EIP3009_RETRY: Duration = Duration::from_secs(30);
-/// Time limit of a detection, which delays a poll.
-const EIP3009_PATIENCE: Duration = Duration::from_secs(2);
+/// Time limit of a read beside the blocks, which delays a poll.
+const READ_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Internal state of a running watcher. All of it can be rebuilt.
 pub struct WatcherState {
@@ -244,6 +242,11 @@ async fn tick(watcher: Mailbox<WatcherMessage>, args: WatcherArgs, polls: PollRe
     }
 }
 
+/// The result of a read within [`READ_PATIENCE`].
+async fn in_time<T>(read: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
+    tokio::time::timeout(READ_PATIENCE, read).await.unwrap_or(Err(ClientError::Timeout))
+}
+
 async fn next_wake_up(wake_ups: Option<&mut BoxStream<'static, ()>>) -> Option<()> {
     match wake_ups {
         Some(wake_ups) => wake_ups.next().await,
@@ -295,24 +298,23 @@ impl WatcherState {
     }
 
     /// Reads at intervals what requests are checked against: the L1 charge of a settlement, for the choice of a chain, and
-    /// the largest outbound transfer of each token. After an error, the last ones stay.
+    /// the largest outbound transfer of each token. After an error of one of them, its last value stays.
     async fn read_terms(&mut self) {
         if Instant::now() < self.terms_due {
             return;
         }
         let ChainContext { spec, client, watchlist, .. } = &self.args.context;
-        let reading = async {
-            let wei = client.l1_fee_per_settlement_wei(spec.l1_data, spec.contract, spec.batch_items_max).await?;
-            Ok((wei, send_max(spec, client).await?))
-        };
-        match tokio::time::timeout(TERMS_PATIENCE, reading).await.unwrap_or(Err(ClientError::Timeout)) {
-            Ok((wei, send_max)) => {
-                watchlist.set_send_max(spec.chain, send_max);
-                self.l1_fee_wei = Some(wei);
-            }
-            Err(error) => {
-                tracing::warn!(chain = %spec.chain, %error, "L1 data fee and limits of {} cannot be read", spec.chain);
-            }
+        let l1_fee = client.l1_fee_per_settlement_wei(spec.l1_data, spec.contract, spec.batch_items_max);
+        let (l1_fee, send_max) = tokio::join!(in_time(l1_fee), in_time(send_max(spec, client)));
+        let unread =
+            |what, error| tracing::warn!(chain = %spec.chain, %error, "{what} of {} cannot be read", spec.chain);
+        match l1_fee {
+            Ok(wei) => self.l1_fee_wei = Some(wei),
+            Err(error) => unread("the L1 data fee", error),
+        }
+        match send_max {
+            Ok(send_max) => watchlist.set_send_max(spec.chain, send_max),
+            Err(error) => unread("the limits", error),
         }
         self.terms_due = Instant::now() + TERMS_INTERVAL;
     }
@@ -326,7 +328,7 @@ impl WatcherState {
         let chain = spec.chain;
         let addresses: Vec<Address> = spec.tokens.iter().map(|(_, address)| *address).collect();
         let detecting = eip3009::detect(client, spec.chain_id, &addresses);
-        match tokio::time::timeout(EIP3009_PATIENCE, detecting).await.unwrap_or(Err(ClientError::Timeout)) {
+        match in_time(detecting).await {
             Ok(found) => {
                 for ((token, _), support) in spec.tokens.iter().zip(&found) {
                     match support {

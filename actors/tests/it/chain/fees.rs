@@ -9,6 +9,7 @@ use alloy::primitives::Bytes;
 use payferry_actors::chain::{ChainContext, SettlerArgs};
 use payferry_contracts::{ITEM_GAS, batch_gas_limit};
 use payferry_domain::{Address, PaymentId};
+use payferry_evm::config::CONTRACT_VERSION;
 use payferry_evm::{ChainSpec, L1Data};
 use payferry_journal::chain::Role;
 use serde_json::json;
@@ -234,6 +235,13 @@ fn returning(words: &[u128]) -> Bytes {
     code.into()
 }
 
+async fn until_l1_fee_is_known(env: &Env) {
+    env.until("the L1 data fee of a settlement is known", async || {
+        env.watchlist.view(env.spec.chain).is_some_and(|view| view.l1_fee_wei.is_some_and(|wei| wei > 0))
+    })
+    .await;
+}
+
 /// Asserts that nothing is sent while the L1 data of a batch costs more than the ceiling, and that all is sent once when
 /// it costs less. Returns the gas limits of the transactions.
 async fn l1_data_above_the_ceiling(l1_data: L1Data, contract: &str, dear: &[u128], cheap: &[u128]) -> Vec<i64> {
@@ -258,17 +266,28 @@ async fn l1_data_above_the_ceiling(l1_data: L1Data, contract: &str, dear: &[u128
     env.mine_until_all("mined").await;
     assert_done_once(&env, 2).await;
     until_not_blocked(&env).await;
-    env.until("the L1 data fee of a settlement is known", async || {
-        env.watchlist.view(env.spec.chain).is_some_and(|view| view.l1_fee_wei.is_some_and(|wei| wei > 0))
-    })
-    .await;
+    until_l1_fee_is_known(&env).await;
     env.txs().await.into_iter().map(|tx| tx.gas_limit).collect()
+}
+
+/// Contract of an OP stack chain that returns the L1 data fee.
+const ORACLE: &str = "0x420000000000000000000000000000000000000F";
+
+/// The contract's answer can be decoded as its version, and not as a limit.
+#[tokio::test]
+async fn l1_data_fee_is_known_while_the_limits_cannot_be_read() {
+    let mut env = env().await;
+    env.spec.l1_data = L1Data::OpStack;
+    for (contract, word) in [(ORACLE, 1_000_000), (&env.spec.contract.to_string(), u128::from(CONTRACT_VERSION))] {
+        env.devchain.call("anvil_setCode", json!([contract, returning(&[word])])).await.unwrap();
+    }
+    env.watch().await;
+    until_l1_fee_is_known(&env).await;
 }
 
 #[tokio::test]
 async fn l1_data_fee_of_an_op_stack_chain_counts_towards_the_ceiling() {
-    let oracle = "0x420000000000000000000000000000000000000F";
-    let limits = l1_data_above_the_ceiling(L1Data::OpStack, oracle, &[CEILING_WEI * 1_000_000], &[1_000_000]).await;
+    let limits = l1_data_above_the_ceiling(L1Data::OpStack, ORACLE, &[CEILING_WEI * 1_000_000], &[1_000_000]).await;
     assert_eq!(limits, [batch_gas_limit(2, ITEM_GAS); 2].map(|gas| i64::try_from(gas).unwrap()));
 }
 

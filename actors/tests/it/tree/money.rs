@@ -10,6 +10,7 @@ use payferry_domain::outbound::{OutboundId, OutboundStatus, OutboundTransfer};
 use payferry_domain::payment::Status;
 use payferry_domain::{Address, Amount, Chain, CommandError, WithdrawalId};
 use payferry_entities::{balances, ledger_openings, ledger_postings};
+use payferry_evm::L1Data;
 use payferry_evm::wallet::alloy_address;
 use payferry_runtime::observe::ActorKind;
 use sea_orm::{ConnectionTrait, DbBackend, EntityTrait, QueryOrder};
@@ -163,17 +164,34 @@ async fn settlements_older_than_the_ledger_are_on_the_balance() {
     order(&env, "49.5").await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_transfer_above_half_of_the_contracts_limit_is_refused() {
-    let mut env = Env::unstarted(Options::default()).await;
+/// Starts with a contract whose limit allows a transfer of at most 2 USDC.
+async fn limited(options: Options) -> Env {
+    let mut env = Env::unstarted(options).await;
     let (contract, token) = (env.chain().spec.contract, alloy_address(env.chain().coin(Coin::Usdc)));
     let limit = Payferry::setLimitCall { token, limit: U256::from(4 * TOKEN) };
     env.chain().call_as_owner(contract, limit.abi_encode()).await;
     env.start().await;
+    env
+}
+
+async fn is_above_the_limit(env: &Env) -> bool {
+    matches!(order(env, "2.000001").await, Err(OrderError::AboveSendLimit(max)) if max == Amount::from_tokens(2))
+}
+
+/// The chain has no contract that returns the charge.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_contracts_limit_applies_while_the_l1_charge_cannot_be_read() {
+    let env = limited(Options::default().tweaked(|spec| spec.l1_data = L1Data::OpStack)).await;
+    env.until("the limit applies", async || is_above_the_limit(&env).await).await;
+    assert_eq!(env.system().chain_view(Chain::Base).unwrap().l1_fee_wei, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transfer_above_half_of_the_contracts_limit_is_refused() {
+    let env = limited(Options::default()).await;
     settle_payments(&env, 1).await;
     let most = Amount::from_tokens(2);
-    let above = order(&env, "2.000001").await.unwrap_err();
-    assert!(matches!(above, OrderError::AboveSendLimit(max) if max == most), "{above:?}");
+    assert!(is_above_the_limit(&env).await);
     let underpaid = env.underpaid("4").await.id();
     let above = env.system().command(underpaid, refund("2.000001"), None).await.unwrap_err();
     assert!(matches!(above, CommandError::AboveSendLimit(max) if max == most), "{above:?}");
