@@ -17,7 +17,7 @@ use super::database::DatabaseArgs;
 use crate::config::Config;
 #[cfg(feature = "sandbox")]
 use crate::sandbox::SharedChains;
-use crate::service::{chains, contract};
+use crate::service::{chains, checkpoint, contract};
 
 /// Options of `reconcile`.
 #[derive(Debug, clap::Args)]
@@ -118,7 +118,7 @@ async fn search_unknown_sent(
     chains: &[(ChainSpec, ChainClient)],
     json: bool,
 ) -> anyhow::Result<Vec<(Scope, SentSearch)>> {
-    let mut searches = Vec::new();
+    let (mut searches, checkpoint) = (Vec::new(), checkpoint()?);
     for scope in pauses::load(database).await?.into_keys() {
         let Scope::Unreconciled(chain, account) = scope else { continue };
         let watch = |block: u64| {
@@ -128,9 +128,11 @@ async fn search_unknown_sent(
         };
         let waits = |why: String| SentSearch { waits: Some(why), ..SentSearch::default() };
         let search = match chains.iter().find(|(spec, _)| spec.chain == chain) {
-            Some((spec, client)) => post_unknown_sent(spec, client, database, &Clock::default(), account, watch)
-                .await
-                .unwrap_or_else(|error| waits(error.to_string())),
+            Some((spec, client)) => {
+                let clock = Clock::default();
+                let search = post_unknown_sent(spec, client, database, &clock, account, &*checkpoint, watch).await;
+                search.unwrap_or_else(|error| waits(error.to_string()))
+            }
             None => waits(format!("{chain} is not configured")),
         };
         if !json {

@@ -59,16 +59,16 @@ pub async fn start(config: &Config) -> anyhow::Result<App> {
     App::start(config, listeners, parts).await
 }
 
-/// Checkpoint at which a test blocks the settlers of this process.
+/// Checkpoint at which a test blocks this process.
 #[cfg(feature = "faults")]
-fn checkpoint() -> anyhow::Result<Arc<dyn Checkpoint>> {
+pub(crate) fn checkpoint() -> anyhow::Result<Arc<dyn Checkpoint>> {
     Ok(payferry_actors::chain::HoldAfter::from_env()?)
 }
 
 /// Checkpoint of a production build: it never blocks.
 #[cfg(not(feature = "faults"))]
 #[allow(clippy::unnecessary_wraps, reason = "the other build reads a variable that may be wrong")]
-fn checkpoint() -> anyhow::Result<Arc<dyn Checkpoint>> {
+pub(crate) fn checkpoint() -> anyhow::Result<Arc<dyn Checkpoint>> {
     Ok(Arc::new(payferry_actors::chain::NoCheckpoint))
 }
 

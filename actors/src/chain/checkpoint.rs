@@ -1,4 +1,5 @@
-//! Points between the steps of a settlement where a test can kill the settler, or block the process until it is killed.
+//! Points between the steps of a settlement or a reconciliation where a test can kill the settler, or block the process
+//! until it is killed.
 
 #[cfg(feature = "faults")]
 use std::{
@@ -10,13 +11,13 @@ use std::{
 
 use payferry_domain::named;
 
-/// Environment variable with the step after which the settlers of this process block; for tests that kill it there.
+/// Environment variable with the step after which this process blocks; for tests that kill it there.
 #[cfg(feature = "faults")]
 pub const HOLD_AFTER: &str = "PAYFERRY_HOLD_AFTER";
 
 named! {
     /// Step that was just completed.
-    Step, "the steps of a settlement" {
+    Step, "the steps of a settlement or a reconciliation" {
         /// A batch was selected; nothing is signed.
         Batched = "batched",
         /// The transaction is signed, only in memory.
@@ -31,6 +32,8 @@ named! {
         Recorded = "recorded",
         /// The payment is notified.
         Notified = "told",
+        /// A reconciliation has posted an unknown outbound transfer.
+        Posted = "posted",
     }
 }
 

@@ -23,6 +23,7 @@ use payferry_journal::payments::{self, WalletScope};
 use payferry_runtime::clock::Clock;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
+use super::checkpoint::{Checkpoint, Step};
 use super::deposits::psp_ids;
 use super::done::first_block_at;
 use super::operations::{ItemKey, success};
@@ -47,13 +48,14 @@ pub struct SentSearch {
 }
 
 /// Posts the unknown outbound transfers of this chain, each once, and lifts the pause of `account` if no further one can
-/// appear. `watch` is called with the last block searched so far.
+/// appear. It can be repeated after a crash. `watch` is called with the last block searched so far.
 pub async fn post_unknown_sent(
     spec: &ChainSpec,
     client: &ChainClient,
     database: &Database,
     clock: &Clock,
     account: Address,
+    checkpoint: &dyn Checkpoint,
     mut watch: impl FnMut(u64),
 ) -> Result<SentSearch, RereadError> {
     let (_, last) = last_blocks(spec, client, database).await?;
@@ -63,7 +65,7 @@ pub async fn post_unknown_sent(
     let psps = psp_ids(database).await.map_err(failed)?;
     let psps = psps.into_iter().map(|psp_id| (vaults.of_psp(psp_id), psp_id)).collect();
     let now = clock.now();
-    let mut search = Search { spec, database, psps, now, found: SentSearch::default() };
+    let mut search = Search { spec, database, checkpoint, psps, now, found: SentSearch::default() };
     let filter = Filter::new().address(alloy_address(spec.contract)).event_signature(Payferry::Sent::SIGNATURE_HASH);
     let mut next = first_block(spec, client, database, account, last).await?;
     let (mut step, mut failures) = (spec.range_blocks_max.max(1), 0);
@@ -120,6 +122,7 @@ async fn first_block(
 struct Search<'a> {
     spec: &'a ChainSpec,
     database: &'a Database,
+    checkpoint: &'a dyn Checkpoint,
     /// PSPs by vault.
     psps: HashMap<Address, PspId>,
     now: Timestamp,
@@ -151,6 +154,7 @@ impl Search<'_> {
                 Some(unknown) => {
                     if unknown.post(self.database, self.now).await.map_err(failed)? {
                         self.found.posted.push(unknown);
+                        self.checkpoint.reached(Step::Posted).map_err(failed)?;
                     }
                 }
             }

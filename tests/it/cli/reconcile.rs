@@ -1,16 +1,18 @@
 //! `payferry reconcile` on a sandbox's folder, running or stopped.
 
 use std::process::Output;
+use std::sync::Arc;
 use std::time::Duration;
 
 use payferry::sandbox::{Folder, Payer, SandboxEnv};
 use payferry_domain::{Address, Chain, Token};
 use payferry_entities::{Database, chain_cursors, transfers};
+use payferry_harness::process::Starting;
 use reqwest::{Method, StatusCode};
 use sea_orm::{ConnectionTrait, EntityTrait, PaginatorTrait};
 use serde_json::{Value, json};
 
-use super::{Home, Running, complaint, run};
+use super::{Home, Running, complaint, payferry, run};
 
 use crate::call::{assert_has, column, until};
 
@@ -145,32 +147,65 @@ async fn refunded(sandbox: &Running, payment: &str, amount: &str) {
     sandbox.until(&path, |refund| refund["status"] == "sent").await;
 }
 
-#[tokio::test]
-async fn refunds_after_the_copy_are_posted_before_anything_else_is_sent() {
-    let home = Home::new().await;
-    let sandbox = Running::start(&home);
+/// Refunds 2.5 of a settled payment and 1 of another one, restores a database that was copied before, and returns the
+/// sandbox and both payments.
+async fn restored_without_refunds(home: &Arc<Home>) -> (Running, String, String) {
+    let sandbox = Running::start(home);
     let settled = sandbox.settled_payment().await["payment_id"].as_str().unwrap().to_owned();
     let short = sandbox.payment().await;
     sandbox.ok(Method::POST, &format!("/sandbox/payments/{short}/pay"), Some(json!({ "amount": "4" }))).await;
     sandbox.until(&format!("/payments/{short}"), |payment| payment["status"] == "mismatched").await;
     sandbox.stop();
     let copy = home.copy_database().await;
-    let sandbox = Running::start(&home);
+    let sandbox = Running::start(home);
     refunded(&sandbox, &settled, "2.5").await;
     refunded(&sandbox, &short, "1").await;
     sandbox.stop();
     home.restore_database(copy).await;
+    (Running::start(home), settled, short)
+}
 
-    // The PSP repeats the refunds, which the copy does not know.
-    let sandbox = Running::start(&home);
+/// Waits until the service has paused outbound transfers; returns the pause.
+async fn until_paused(sandbox: &Running) -> Value {
     let listed = async || {
         let (_, listed) = sandbox.operator(Method::GET, "/ops/stuck?kind=paused", None).await;
         listed["kinds"][0]["items"][0]["id"].is_string().then_some(listed)
     };
-    let paused = until("outbound transfers are paused", listed).await;
-    let item = &paused["kinds"][0]["items"][0];
+    until("outbound transfers are paused", listed).await["kinds"][0]["items"][0].clone()
+}
+
+/// Runs `reconcile` until it lifts the pause; returns its last report. The first runs may post and still wait, until the
+/// watcher has read the blocks. `posted` becomes the amounts that they post.
+async fn reconcile_until_lifted(home: &Home, posted: &mut Vec<Value>) -> Value {
+    let finished = async || {
+        let output = reconcile(home, &["--json"]);
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", complaint(&output)));
+        posted.extend(column(&said["unknown_sent"][0]["posted"], "amount"));
+        said["unknown_sent"][0]["waits"].is_null().then_some((output.status.code(), said))
+    };
+    let (code, said) = until("it is reconciled", finished).await;
+    assert_eq!((code, said["is_clean"].as_bool()), (Some(0), Some(true)), "{said:#}");
+    posted.sort_by_key(Value::to_string);
+    said
+}
+
+/// Debited account, credited account and amount of each unknown outbound transfer in the ledger.
+async fn unknown_sent(sandbox: &Running) -> Vec<Value> {
+    let listed = sandbox.ok(Method::GET, "/ledger/entries?limit=50", None).await;
+    let entries = listed["entries"].as_array().unwrap().iter().filter(|one| one["kind"] == "unknown_sent");
+    let mut lines: Vec<_> = entries.map(|one| json!([one["debit"], one["credit"], one["amount"]])).collect();
+    lines.sort_by_key(Value::to_string);
+    lines
+}
+
+#[tokio::test]
+async fn refunds_after_the_copy_are_posted_before_anything_else_is_sent() {
+    let home = Home::new().await;
+    // The PSP repeats the refunds, which the copy does not know.
+    let (sandbox, settled, short) = restored_without_refunds(&home).await;
+    let item = &until_paused(&sandbox).await;
     let scope = item["id"].as_str().unwrap();
-    assert!(scope.starts_with("unreconciled:base:0x"), "{paused:#}");
+    assert!(scope.starts_with("unreconciled:base:0x"), "{item:#}");
     assert!(
         item["reason"].as_str().unwrap().contains("its next nonce is 2 on the chain and 0 in the database"),
         "{item:#}"
@@ -185,27 +220,13 @@ async fn refunds_after_the_copy_are_posted_before_anything_else_is_sent() {
     sandbox.settled_payment().await;
 
     sandbox.ok(Method::POST, "/sandbox/chains/base/mine", Some(json!({"blocks": 100}))).await;
-    // The first runs may post and still wait, until the watcher has read the blocks.
     let mut posted = Vec::new();
-    let finished = async || {
-        let output = reconcile(&home, &["--json"]);
-        let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", complaint(&output)));
-        posted.extend(column(&said["unknown_sent"][0]["posted"], "amount"));
-        said["unknown_sent"][0]["waits"].is_null().then_some((output.status.code(), said))
-    };
-    let (code, said) = until("it is reconciled", finished).await;
-    assert_eq!((code, said["is_clean"].as_bool()), (Some(0), Some(true)), "{said:#}");
-    posted.sort_by_key(Value::to_string);
+    reconcile_until_lifted(&home, &mut posted).await;
     assert_eq!(posted, ["1.00", "2.50"]);
     let again = report(&home, 0);
     assert_eq!(again["unknown_sent"], json!([]), "the pause is lifted and nothing is posted twice");
-    let listed = sandbox.ok(Method::GET, "/ledger/entries?limit=50", None).await;
-    let lost: Vec<_> =
-        listed["entries"].as_array().unwrap().iter().filter(|one| one["kind"] == "unknown_sent").collect();
-    let mut lost: Vec<_> = lost.iter().map(|one| (&one["debit"], &one["credit"], &one["amount"])).collect();
-    lost.sort_by_key(|(debit, ..)| debit.to_string());
-    let (out, of_payment, of_psp) = (Value::from("external"), Value::from("payment"), Value::from("psp"));
-    assert_eq!(lost, [(&of_payment, &out, &json!("1.00")), (&of_psp, &out, &json!("2.50"))]);
+    let lost = [json!(["payment", "external", "1.00"]), json!(["psp", "external", "2.50"])];
+    assert_eq!(unknown_sent(&sandbox).await, lost);
     // Two settled payments, less what was sent from the vault.
     sandbox.until("/balances", |all| all["balances"][0]["available"] == "17.30").await;
 
@@ -214,6 +235,43 @@ async fn refunds_after_the_copy_are_posted_before_anything_else_is_sent() {
     until("refunds are accepted again", accepted).await;
     let sent = |payment: &Value| payment["refunds"][0]["status"] == "sent";
     sandbox.until(&format!("/payments/{settled}"), sent).await;
+    report(&home, 0);
+    sandbox.stop();
+}
+
+/// Runs `reconcile` until it has posted one outbound transfer, and kills it. Returns `None` if it ends before.
+async fn reconcile_killed(home: &Home) -> Option<()> {
+    let mut command = payferry();
+    command.args(["reconcile", "--json", "--pause-secs", "1"]).args(home.args());
+    let mut process = Starting::spawn(command, home.path(), &[("PAYFERRY_HOLD_AFTER", "posted")]);
+    until("it has posted or ended", async || {
+        let is_held = process.log().contains("held after posted");
+        (is_held || process.ended().is_some()).then_some(is_held.then_some(()))
+    })
+    .await
+    .inspect(|()| process.kill())
+}
+
+#[tokio::test]
+async fn killed_between_postings_it_posts_each_once_and_lifts_the_pause_at_the_end() {
+    let home = Home::new().await;
+    let (sandbox, settled, _) = restored_without_refunds(&home).await;
+    until_paused(&sandbox).await;
+    sandbox.ok(Method::POST, "/sandbox/chains/base/mine", Some(json!({"blocks": 100}))).await;
+    for posted in 1..=2 {
+        until("it posts another one", async || reconcile_killed(&home).await).await;
+        assert_eq!(unknown_sent(&sandbox).await.len(), posted);
+        let (status, refused) = refund(&sandbox, &settled, "0.5").await;
+        assert_eq!((status, &refused["code"]), (StatusCode::SERVICE_UNAVAILABLE, &"sending_unreconciled".into()));
+    }
+    let mut posted = Vec::new();
+    reconcile_until_lifted(&home, &mut posted).await;
+    assert_eq!(posted, [""; 0], "both are posted");
+    assert_eq!(unknown_sent(&sandbox).await.len(), 2);
+    sandbox.until("/balances", |all| all["balances"][0]["available"] == "7.40").await;
+    let accepted = async || (refund(&sandbox, &settled, "0.5").await.0 == StatusCode::ACCEPTED).then_some(());
+    until("refunds are accepted again", accepted).await;
+    sandbox.until(&format!("/payments/{settled}"), |payment| payment["refunds"][0]["status"] == "sent").await;
     report(&home, 0);
     sandbox.stop();
 }

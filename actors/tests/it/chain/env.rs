@@ -394,7 +394,8 @@ impl Env {
         let mut posted = Vec::new();
         self.mine_until("the signer is reconciled", async || {
             let (client, clock) = (self.client(), self.clock());
-            let search = post_unknown_sent(&self.spec, &client, &self.database, clock, operator(), |_| {}).await;
+            let search =
+                post_unknown_sent(&self.spec, &client, &self.database, clock, operator(), &NoCheckpoint, |_| {}).await;
             let Ok(search) = search else { return false };
             posted.extend(search.posted);
             search.waits.is_none()
