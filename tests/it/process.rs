@@ -65,6 +65,11 @@ impl Home {
         self.folder.path()
     }
 
+    /// Its database, if it is not in the folder.
+    pub fn database(&self) -> Option<&TestDatabase> {
+        self.database.as_ref()
+    }
+
     /// URL of its database, for direct access.
     pub fn database_url(&self) -> String {
         let embedded = || format!("sqlite://{}?mode=rwc", self.path().join("payferry.db").display());

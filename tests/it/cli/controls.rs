@@ -124,7 +124,7 @@ const EVENTS: [&str; 23] = [
 ];
 
 /// Uploads the document that a person needs.
-async fn upload_document(sandbox: &Running, customer: &str) {
+pub(crate) async fn upload_document(sandbox: &Running, customer: &str) {
     let part =
         |name: &str, content: &str| format!("--b\r\nContent-Disposition: form-data; {name}\r\n\r\n{content}\r\n");
     let file = r#"name="proof_of_residential_address"; filename="residence.pdf""#;

@@ -5,7 +5,7 @@ mod audit;
 mod bench;
 mod chains;
 mod config;
-mod controls;
+pub(crate) mod controls;
 pub(crate) mod customers;
 mod demo;
 mod env;
