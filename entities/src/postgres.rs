@@ -164,13 +164,12 @@ impl Server {
         })
     }
 
-    /// Creates the pool of the journal: one connection with time limits, whose session holds the lock. It is not replaced
-    /// because of its age, which would release the lock.
+    /// Creates the pool of the journal: one connection with time limits, whose session holds the lock.
     pub(crate) fn journal_pool(&self, lock: &Arc<WriterLock>) -> Pool {
         let (server, lock) = (self.0.clone().application_name(lock.session()), Arc::clone(lock));
         Pool::limited(ANSWER_TIMEOUT, move || {
             let lock = Arc::clone(&lock);
-            let options = limited(1).idle_timeout(None).max_lifetime(None).after_connect(move |connection, _| {
+            let options = limited(1).after_connect(move |connection, _| {
                 let lock = Arc::clone(&lock);
                 Box::pin(async move {
                     limit(connection).await?;
@@ -183,16 +182,25 @@ impl Server {
 
     /// Creates a pool without time limits. It connects on first use.
     pub(crate) fn patient_pool(&self) -> DatabaseConnection {
-        let options = PgPoolOptions::new().max_connections(PATIENT_MAX).acquire_timeout(ACQUIRE_TIMEOUT);
-        SqlxPostgresConnector::from_sqlx_postgres_pool(options.connect_lazy_with(self.0.clone()))
+        SqlxPostgresConnector::from_sqlx_postgres_pool(lasting(PATIENT_MAX).connect_lazy_with(self.0.clone()))
     }
+}
+
+/// Options of a pool whose connections are not closed because of their age or because they are idle. The driver (sqlx 0.9)
+/// does that in a task that repeats its work as often as the pool has idle connections. Their count is below zero for a
+/// moment when a connection is taken while it is being returned. Read in that moment, it is a number so large that the
+/// task does not end, and it occupies a thread of the runtime.
+fn lasting(connections_max: u32) -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(connections_max)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .idle_timeout(None)
+        .max_lifetime(None)
 }
 
 /// Options of a pool with time limits.
 fn limited(connections_max: u32) -> PgPoolOptions {
-    PgPoolOptions::new()
-        .max_connections(connections_max)
-        .acquire_timeout(ACQUIRE_TIMEOUT)
+    lasting(connections_max)
         // Replaced by the test of idle connections below.
         .test_before_acquire(false)
         .before_acquire(|connection, meta| {
@@ -232,6 +240,15 @@ fn unreachable(what: &str, error: &Error) -> DbErr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn no_pool_has_the_drivers_task_that_can_loop_for_ever() {
+        let server = Server(options("postgres://ferry@localhost/ferry").unwrap());
+        for pool in [server.pool(2).now(), server.patient_pool()] {
+            let options = pool.get_postgres_connection_pool().options().clone();
+            assert_eq!((options.get_idle_timeout(), options.get_max_lifetime()), (None, None));
+        }
+    }
 
     #[test]
     fn a_server_on_another_machine_is_verified_unless_the_url_says_otherwise() {

@@ -225,7 +225,8 @@ async fn administer(server: &Url, statement: &str) -> Result<(), DbErr> {
 
 async fn connect(url: &str) -> Result<DatabaseConnection, DbErr> {
     let mut options = sea_orm::ConnectOptions::new(url);
-    options.max_connections(1).sqlx_logging(false);
+    // As in the service: the driver's task for old connections can loop for ever.
+    options.max_connections(1).sqlx_logging(false).idle_timeout(None).max_lifetime(None);
     sea_orm::Database::connect(options).await
 }
 
