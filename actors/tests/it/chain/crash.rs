@@ -31,8 +31,9 @@ async fn killed_at(step: Step, nth: usize) {
 
 #[tokio::test]
 async fn killed_after_each_step_of_the_first_batch() {
-    for step in Step::ALL {
-        killed_at(step, 1).await;
+    // The last step is one of a reconciliation.
+    for step in &Step::ALL[..Step::Posted as usize] {
+        killed_at(*step, 1).await;
     }
 }
 

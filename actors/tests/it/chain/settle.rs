@@ -209,7 +209,7 @@ async fn taken_nonce_only_delays_settlements() {
     env.mine(12).await;
     env.settle_all_once(2, UNITS).await;
     let mut statuses: Vec<_> = env.txs().await.into_iter().map(|tx| (tx.nonce, tx.status.as_str())).collect();
-    statuses.sort();
+    statuses.sort_unstable();
     assert_eq!(statuses[0], (0, "cancelled"));
 }
 

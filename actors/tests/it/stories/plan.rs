@@ -123,7 +123,7 @@ fn act(dice: &mut StdRng) -> Vec<String> {
             format!("kill {}", one(dice, &actors))
         }
         91..92 => format!("#{payment}: panic"),
-        92..94 => format!("die-after {}", one(dice, &Step::ALL).as_str()),
+        92..94 => format!("die-after {}", one(dice, &Step::ALL[..Step::Posted as usize]).as_str()),
         94..96 => format!("restart{}", one(dice, &["", " gently"])),
         96..97 => format!("advance {}", one(dice, &[60, 400, 1_500])),
         _ => format!("sleep {}", dice.random_range(1..300)),

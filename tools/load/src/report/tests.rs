@@ -198,7 +198,7 @@ fn shows_the_rates_of_payers() {
     let rate = |payer, secs| PayerRate { payer, complete: 80, secs, complete_per_sec: 80.0 / secs };
     let payers = vec![rate(Behaviour::Exact, 5.0), rate(Behaviour::Authorized, 2.5)];
     let request = LoadRequest { in_turn: true, open_max: Some(30), ..report().request };
-    let report = LoadReport { payers, request, ..report() };
+    let report = LoadReport { request, payers, ..report() };
     let text = Terminal(&report).to_string();
     assert!(text.contains("(constant, in turn, at most 30 open)"), "{text}");
     assert!(text.contains("  exact: 16.0 complete/s (80 in 5.0 s)\n"), "{text}");
