@@ -1,7 +1,7 @@
 //! A payer's signed authorization (EIP-3009), as the contract and the token take it.
 
 use alloy::primitives::{Address, B256, Bytes, U256};
-use alloy::sol_types::SolCall;
+use alloy::sol_types::{SolCall, SolValue};
 
 use crate::{Authorization, Erc3009};
 
@@ -49,42 +49,26 @@ impl SignedAuthorization {
 
     /// Returns the call of the token that the contract makes: `ReceiveWithAuthorization` to the contract itself.
     pub fn receive_call(&self, to: Address) -> Vec<u8> {
-        let Authorization { from, validAfter, validBefore, v, r, s, .. } = self.terms();
-        let (value, nonce, signature) = (U256::from(self.value), self.nonce, self.contract_signature());
-        if self.by_contract {
-            return Erc3009::receiveWithAuthorization_1Call {
-                from,
-                to,
-                value,
-                validAfter,
-                validBefore,
-                nonce,
-                signature,
-            }
-            .abi_encode();
-        }
-        Erc3009::receiveWithAuthorization_0Call { from, to, value, validAfter, validBefore, nonce, v, r, s }
-            .abi_encode()
+        use Erc3009::{receiveWithAuthorization_0Call as Plain, receiveWithAuthorization_1Call as ByContract};
+        self.call(to, Plain::SELECTOR, ByContract::SELECTOR)
     }
 
     /// Returns the call of the token that the contract makes: `TransferWithAuthorization` to the vault of the payment.
     pub fn transfer_call(&self, to: Address) -> Vec<u8> {
+        use Erc3009::{transferWithAuthorization_0Call as Plain, transferWithAuthorization_1Call as ByContract};
+        self.call(to, Plain::SELECTOR, ByContract::SELECTOR)
+    }
+
+    /// Both calls have the same parameters.
+    fn call(&self, to: Address, plain: [u8; 4], by_contract: [u8; 4]) -> Vec<u8> {
         let Authorization { from, validAfter, validBefore, v, r, s, .. } = self.terms();
-        let (value, nonce, signature) = (U256::from(self.value), self.nonce, self.contract_signature());
+        let (value, nonce) = (U256::from(self.value), self.nonce);
         if self.by_contract {
-            return Erc3009::transferWithAuthorization_1Call {
-                from,
-                to,
-                value,
-                validAfter,
-                validBefore,
-                nonce,
-                signature,
-            }
-            .abi_encode();
+            let terms = (from, to, value, validAfter, validBefore, nonce, self.signature.clone());
+            return [by_contract.to_vec(), terms.abi_encode_params()].concat();
         }
-        Erc3009::transferWithAuthorization_0Call { from, to, value, validAfter, validBefore, nonce, v, r, s }
-            .abi_encode()
+        [plain.to_vec(), (from, to, value, validAfter, validBefore, nonce, U256::from(v), r, s).abi_encode_params()]
+            .concat()
     }
 
     /// v (27 or 28), r and s.
