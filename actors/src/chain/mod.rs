@@ -17,6 +17,7 @@ mod given_up;
 pub(crate) mod metrics;
 mod nonces;
 pub mod operations;
+mod outcomes;
 mod poll;
 mod reread;
 mod rescan;

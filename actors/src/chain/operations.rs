@@ -1,9 +1,6 @@
-//! Operations as contract calls, the interpretation of contract events, and the notification of payments and outbound
-//! transfers of outcomes until they have applied them.
+//! Operations as contract calls, and the interpretation of contract events.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::time::Duration;
 
 use alloy::primitives::{Address as Account, B256, U256};
 use alloy::rpc::types::{Log, TransactionReceipt};
@@ -11,33 +8,19 @@ use alloy::sol_types::{SolCall, SolEvent, SolInterface};
 use payferry_contracts::{
     ItemError, OperationKind, Payferry, SendItem, SettleItem, describe_reason, payment_salt, psp_salt, vault_address,
 };
-use payferry_domain::outbound::{self, FailureReason, OutboundId};
-use payferry_domain::payment::{BlockRef, CollectedBlock, Command};
-use payferry_domain::{Address, Amount, Hash32, OperationId, PaymentId, PspId, RefundId, Timestamp};
-use payferry_entities::{OperationStatus, operations};
-use payferry_evm::client::ClientError;
+use payferry_domain::{Address, OperationId, PaymentId, PspId};
+use payferry_entities::operations;
 use payferry_evm::wallet::{alloy_address, domain_address};
 use payferry_journal::MovedAmounts;
-use payferry_journal::chain::{Role, is_outbound, queue};
-use tokio::time::Instant;
+use payferry_journal::chain::Role;
 
-use super::ChainContext;
-use super::checkpoint::Step;
-use super::collect::{Signatures, collect_input, deposited, end_of, is_authorization, nonce_of, payer_of};
-use super::errors::{Errors, SettleError};
-use super::settler::SettlerState;
-use crate::inbox::PaymentInbox;
+use super::collect::{Signatures, collect_input, deposited, is_authorization, nonce_of, payer_of};
 
 /// Failure text of an operation to a customer that is no longer cleared. Stored and compared: never change it.
 pub(super) const NOT_CLEARED: &str = "the customer is not cleared to be paid at this wallet";
 
 /// Failure text of an operation that was given up. Stored: never change it.
 pub(super) const GIVEN_UP: &str = "it was given up before it could be sent again";
-
-/// Interval after which an outcome that the payment has not applied is sent again.
-const NOTIFY_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// Interval after which a lasting failure is sent again.
-const NOTIFY_FAILED_AGAIN_AFTER: Duration = Duration::from_mins(1);
 
 /// Error: an operation row is invalid.
 #[derive(Debug, thiserror::Error)]
@@ -176,6 +159,12 @@ impl Verdict {
     pub(super) fn carried_for(&self, row: &operations::Model, contract: Address) -> Option<MovedAmounts> {
         if let Self::Succeeded(success) = self { success.carried_for(row, contract) } else { None }
     }
+}
+
+/// True if the operation settles a payment, to the PSP or to the recipient of a transfer. All other operations move one
+/// fixed amount.
+pub(super) fn settles(row: &operations::Model) -> bool {
+    matches!(row.kind.as_str(), "settle" | "deliver")
 }
 
 /// Address of the vault that an operation moves funds out of.
@@ -385,202 +374,6 @@ pub(super) fn is_done_before(reason: &[u8], key: OperationKey) -> bool {
 /// Reason of a failed item, for operators.
 pub(super) fn failure_text(reason: &[u8]) -> String {
     describe_reason(reason)
-}
-
-/// Outcome of an operation, for its payment.
-pub(super) enum Outcome<'a> {
-    /// Mined and final for the tier.
-    Completed { tx_hash: Hash32, block_hash: Hash32, block: BlockRef },
-    /// Failed permanently.
-    Failed { reason: &'a str },
-    /// Was final, and is now orphaned.
-    Orphaned,
-}
-
-/// True if the operation settles a payment, to the PSP or to the recipient of a transfer. All other operations move one
-/// fixed amount.
-fn settles(row: &operations::Model) -> bool {
-    matches!(row.kind.as_str(), "settle" | "deliver")
-}
-
-/// Notifies the owner of an operation of its outcome; returns false if there is nothing to send.
-pub(super) fn notify(inbox: &dyn PaymentInbox, row: &operations::Model, outcome: &Outcome<'_>) -> bool {
-    if is_outbound(row) {
-        let command = outbound_command(row, outcome);
-        return command.map(|(id, command)| inbox.notify_outbound(id, command)).is_some();
-    }
-    command(row, outcome).map(|(id, command)| inbox.notify(id, command)).is_some()
-}
-
-fn outbound_command(row: &operations::Model, outcome: &Outcome<'_>) -> Option<(OutboundId, outbound::Command)> {
-    let id = row.payment_id.parse().ok()?;
-    let revision = u32::try_from(row.revision).ok()?;
-    let command = match *outcome {
-        Outcome::Completed { tx_hash, .. } => outbound::Command::Complete { revision, tx_hash },
-        Outcome::Failed { reason } => {
-            let cleared = reason != NOT_CLEARED;
-            let why = if cleared { FailureReason::SendFailed } else { FailureReason::CustomerNotCleared };
-            outbound::Command::Fail { revision, reason: why, detail: reason.to_owned() }
-        }
-        Outcome::Orphaned => return None,
-    };
-    Some((id, command))
-}
-
-/// Command for the payment; `None` if there is nothing to send.
-fn command(row: &operations::Model, outcome: &Outcome<'_>) -> Option<(PaymentId, Command)> {
-    let payment_id: PaymentId = row.payment_id.parse().ok()?;
-    let operation: OperationId = row.id.parse().ok()?;
-    let revision = u32::try_from(row.revision).ok()?;
-    let command = if is_authorization(row) {
-        match *outcome {
-            Outcome::Completed { tx_hash, block_hash, block } => {
-                let log_index = u32::try_from(row.log_index.unwrap_or_default()).ok()?;
-                let block = CollectedBlock { tx_hash, block_hash, block, log_index };
-                Command::CompleteAuthorization { operation, revision, block }
-            }
-            Outcome::Failed { reason } => {
-                let (end, detail) = (end_of(reason), reason.to_owned());
-                Command::FailAuthorization { operation, revision, end, detail }
-            }
-            Outcome::Orphaned => Command::OrphanAuthorization { operation, revision },
-        }
-    } else if settles(row) {
-        match *outcome {
-            Outcome::Completed { tx_hash, block, .. } => {
-                let block_time = block.time;
-                let amount = Amount::from_units(row.amount);
-                Command::CompleteSettlement { operation, revision, amount, tx_hash, block_time }
-            }
-            Outcome::Failed { reason } => Command::FailSettlement { operation, revision, reason: reason.to_owned() },
-            Outcome::Orphaned => Command::OrphanSettlement { operation, revision },
-        }
-    } else {
-        // A refund and its operation share the ULID.
-        let refund_id = RefundId::from_ulid(operation.ulid());
-        match *outcome {
-            Outcome::Completed { tx_hash, .. } => Command::CompleteRefund { refund_id, revision, tx_hash },
-            Outcome::Failed { reason } => Command::FailRefund { refund_id, revision, reason: reason.to_owned() },
-            Outcome::Orphaned => return None,
-        }
-    };
-    Some((payment_id, command))
-}
-
-/// Outcomes that were sent, by operation: the revision, and the time after which it is sent again. The payment or outbound
-/// transfer marks the operation when it has applied the outcome.
-#[derive(Debug, Default)]
-pub(super) struct SentOutcomes(HashMap<String, (i64, Instant)>);
-
-impl SentOutcomes {
-    /// Forgets the outcomes that are to be sent again.
-    fn expire(&mut self) {
-        let now = Instant::now();
-        self.0.retain(|_, (_, again_at)| now < *again_at);
-    }
-
-    fn contains(&self, row: &operations::Model) -> bool {
-        self.0.get(&row.id).is_some_and(|(revision, _)| *revision == row.revision)
-    }
-
-    fn add(&mut self, row: &operations::Model, again_after: Duration) {
-        self.0.insert(row.id.clone(), (row.revision, Instant::now() + again_after));
-    }
-}
-
-impl SettlerState {
-    /// Notifies payments of operations that are mined and final for their tier, repeatedly until they have applied the
-    /// outcome.
-    pub(super) async fn complete(&mut self, errors: &mut Errors) -> Result<(), SettleError> {
-        if self.args.handle.take_repeat_request() {
-            self.outcomes = SentOutcomes::default();
-        }
-        self.outcomes.expire();
-        self.notify_failed_again().await?;
-        let ended = self.end_authorizations(errors).await;
-        errors.take(ended)?;
-        let ChainContext { spec, database, watchlist, .. } = &self.args.context;
-        let Some(view) = watchlist.view(spec.chain) else { return Ok(()) };
-        let reach = view.reach();
-        let mined = queue::with_status(database, spec.chain, OperationStatus::Mined, &mut self.done_page).await?;
-        let due: Vec<&operations::Model> = mined.iter().filter(|row| !self.outcomes.contains(row)).collect();
-        if due.is_empty() {
-            return Ok(());
-        }
-        let tiers = queue::tiers(database, &due).await?;
-        let ids: Vec<i64> = due.iter().filter_map(|row| row.chain_tx_id).collect();
-        let txs = queue::txs_by_id(database, &ids).await?;
-        let mut blocks: HashMap<u64, Option<(Hash32, Timestamp)>> = HashMap::new();
-        let mut notified = Vec::new();
-        for row in due {
-            let Some(number) = row.block_number.and_then(|number| u64::try_from(number).ok()) else { continue };
-            if !tiers.get(&row.id).is_some_and(|tier| reach.reached(number, *tier)) {
-                continue;
-            }
-            let tx = row.chain_tx_id.and_then(|id| txs.get(&id)).filter(|tx| tx.tx_hash == row.tx_hash);
-            let block = match view.block(number) {
-                Some(block) => Some(block),
-                // Older than the remembered blocks.
-                None => match blocks.entry(number) {
-                    Entry::Occupied(known) => *known.get(),
-                    Entry::Vacant(unknown) => {
-                        let header = match self.args.client.headers([number]).await {
-                            Ok(headers) => headers.first().map(|header| (header.hash, header.time)),
-                            Err(error @ (ClientError::UnknownBlock | ClientError::Malformed(_))) => {
-                                let what = format!("block {number}");
-                                errors.add(SettleError::Item { what, why: error.to_string() })?;
-                                None
-                            }
-                            Err(error) => {
-                                errors.add(error.into())?;
-                                break;
-                            }
-                        };
-                        *unknown.insert(header)
-                    }
-                },
-            };
-            let block = match (block, tx) {
-                // The canonical block differs from the recorded one: `resolve` must handle it first.
-                (Some((hash, _)), Some(tx)) if tx.block_hash != Some(hash.to_string()) => None,
-                (block, _) => block,
-            };
-            let hash = row.tx_hash.as_deref().and_then(|hash| hash.parse().ok());
-            let (Some((block_hash, time)), Some(tx_hash)) = (block, hash) else { continue };
-            let block = BlockRef { number, time };
-            notify(&*self.args.inbox, row, &Outcome::Completed { tx_hash, block_hash, block });
-            notified.push(row);
-        }
-        for row in &notified {
-            self.outcomes.add(row, NOTIFY_AGAIN_AFTER);
-        }
-        if notified.is_empty() { Ok(()) } else { self.reached(Step::Notified) }
-    }
-
-    /// Sends lasting failures again, so that a crash loses none. A payment that already has the failure ignores it.
-    async fn notify_failed_again(&mut self) -> Result<(), SettleError> {
-        let ChainContext { spec, database, .. } = &self.args.context;
-        let failed = queue::with_status(database, spec.chain, OperationStatus::Failed, &mut self.failed_page).await?;
-        for row in failed.iter().filter(|row| !self.outcomes.contains(row)).collect::<Vec<_>>() {
-            self.notify_failed(row);
-        }
-        Ok(())
-    }
-
-    pub(super) fn notify_failed(&mut self, row: &operations::Model) {
-        self.outcomes.add(row, NOTIFY_FAILED_AGAIN_AFTER);
-        let reason = row.failure.as_deref().unwrap_or("no reason was given");
-        notify(&*self.args.inbox, row, &Outcome::Failed { reason });
-    }
-
-    /// Notifies payments that may have been notified of a success that is now orphaned. `before` are the previous rows,
-    /// `changed` the current ones.
-    pub(super) fn notify_orphaned(&self, before: &[&operations::Model], changed: &[operations::Model]) {
-        let had = |row: &&operations::Model| before.iter().any(|was| was.id == row.id && was.status.is_done());
-        for row in changed.iter().filter(had) {
-            notify(&*self.args.inbox, row, &Outcome::Orphaned);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ use super::checkpoint::Checkpoint;
 use super::collect::{RefusedAuthorization, is_authorization};
 use super::errors::{Errors, SettleError};
 use super::failures::Undecided;
-use super::operations::SentOutcomes;
+use super::outcomes::SentOutcomes;
 use super::simulate::Deferred;
 use super::{ChainContext, metrics};
 
