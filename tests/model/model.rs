@@ -4,7 +4,9 @@
 //! - `watcher`: rows of transfers; orphaning and reading are two commits
 //! - `payment`: which transfers count, and the settlement (`conformance` compares it with the domain)
 //! - `settler`: operations, nonces and attempts
-//! - `service`: all of them with messages, crashes, lost messages, restores, payouts and authorizations
+//! - `scenario`: what takes part and can happen, and which rules hold
+//! - `state`: all of them with messages, restores, payouts and authorizations, and every step
+//! - `service`: the steps that are possible, and their effect
 //! - `properties`: what always holds
 //! - `tests`: scenarios, and rules that are undone to show that the model finds the defects
 //!
@@ -16,7 +18,9 @@ mod chain;
 mod conformance;
 mod payment;
 mod properties;
+mod scenario;
 mod service;
 mod settler;
+mod state;
 mod tests;
 mod watcher;

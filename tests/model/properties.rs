@@ -7,8 +7,9 @@ use stateright::Property;
 
 use crate::chain::{Amount, Effect, Event, FINALIZED_BLOCKS, Operation};
 use crate::payment::{DUE, Payment, SettlementState, Status, Transfer, TransferState};
-use crate::service::{PayoutState, Service, State};
+use crate::service::Service;
 use crate::settler::{OperationRow, OperationStatus};
+use crate::state::{PayoutState, State};
 
 /// Name of the first property.
 pub const PAYS_ONCE: &str = "each operation pays at most once";

@@ -10,8 +10,10 @@ use stateright::{Checker, HasDiscoveries, Model};
 use crate::chain::{Number, Operation};
 use crate::payment::{DUE, SettlementState, Status};
 use crate::properties::{APPLIED, OUTCOME, PAYS_ONCE, RESERVE, SETTLES_ONCE, is_idle};
-use crate::service::{Budget, PAYOUT, Pause, PayoutState, Rules, Scenario, Service, State};
+use crate::scenario::{Budget, PAYOUT, Pause, Rules, Scenario};
+use crate::service::Service;
 use crate::settler::OperationStatus;
+use crate::state::{PayoutState, State};
 
 /// 10.00 and 0.001 to one payment, in two transactions.
 fn two_transfers() -> Scenario {
