@@ -4,53 +4,78 @@
 //! replaced when the statement runs.
 
 use sea_orm_migration::prelude::*;
-use sea_orm_migration::sea_orm::{ConnectionTrait, DatabaseConnection, Statement};
+use sea_orm_migration::sea_orm::{
+    ConnectionTrait, DatabaseConnection, DbBackend, SqliteTransactionMode, Statement, TransactionOptions,
+    TransactionTrait,
+};
 
-pub use sea_orm_migration::{MigrationStatus, MigratorTrait};
+pub use sea_orm_migration::MigratorTrait;
 
 mod change;
 mod m0001_schema;
+mod m0002_nodes;
+
+/// Key of the lock of a migration: "migrate" in ASCII. PostgreSQL keeps advisory locks of each database apart.
+const LOCK: i64 = 0x006d_6967_7261_7465;
 
 /// All migrations, oldest first.
 pub struct Migrator;
 
 impl MigratorTrait for Migrator {
     fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![Box::new(m0001_schema::CHANGE)]
+        vec![Box::new(m0001_schema::CHANGE), Box::new(m0002_nodes::CHANGE)]
     }
 }
 
-/// Returns the names of the migrations that the database lacks. Changes nothing. Fails if another version of Payferry, whose
-/// migrations this version does not know, made the database.
+/// Returns the names of the migrations that the database lacks. Changes nothing. Fails if another version of Payferry made
+/// the database, unless that version permits this one (`schema_floor`).
 pub async fn pending(database: &DatabaseConnection) -> Result<Vec<String>, DbErr> {
-    let known: Vec<String> = Migrator::migrations().iter().map(|migration| migration.name().to_owned()).collect();
-    if let Some(foreign) = applied(database).await?.into_iter().find(|name| !known.contains(name)) {
-        return Err(DbErr::Custom(format!(
-            "another version of Payferry made this database (migration {foreign}), and this version cannot open it: use a \
-             new database, or that version"
-        )));
-    }
-    let migrations = Migrator::get_migration_with_status_read_only(database).await?;
-    let pending = migrations.into_iter().filter(|migration| migration.status() == MigrationStatus::Pending);
-    Ok(pending.map(|migration| migration.name().to_owned()).collect())
+    pending_of(&SchemaManager::new(database)).await
 }
 
-/// Returns the names of the migrations that were applied to the database, oldest first.
-async fn applied(database: &DatabaseConnection) -> Result<Vec<String>, DbErr> {
-    if !SchemaManager::new(database).has_table("seaql_migrations").await? {
+async fn pending_of(database: &SchemaManager<'_>) -> Result<Vec<String>, DbErr> {
+    let known: Vec<String> = Migrator::migrations().iter().map(|migration| migration.name().to_owned()).collect();
+    let applied = texts(database, "seaql_migrations", "version").await?;
+    let pending: Vec<String> = known.iter().filter(|name| !applied.contains(name)).cloned().collect();
+    let Some(foreign) = applied.iter().find(|name| !known.contains(name)) else { return Ok(pending) };
+    let floor = texts(database, "schema_floor", "migration").await?;
+    if pending.is_empty() && floor.iter().any(|floor| known.contains(floor)) {
+        return Ok(pending);
+    }
+    Err(DbErr::Custom(format!(
+        "another version of Payferry made this database (migration {foreign}), and this version cannot open it: use a new \
+         database, or that version"
+    )))
+}
+
+/// Returns a column of a table; empty if there is no such table.
+async fn texts(database: &SchemaManager<'_>, table: &str, column: &str) -> Result<Vec<String>, DbErr> {
+    if !database.has_table(table).await? {
         return Ok(Vec::new());
     }
-    let backend = ConnectionTrait::get_database_backend(database);
-    let sql = Statement::from_string(backend, "SELECT version FROM seaql_migrations ORDER BY version");
-    database.query_all_raw(sql).await?.iter().map(|row| row.try_get_by_index(0)).collect()
+    let sql = format!("SELECT {column} FROM {table} ORDER BY {column}");
+    let rows = database.get_connection().query_all_raw(Statement::from_string(database.get_database_backend(), sql));
+    rows.await?.iter().map(|row| row.try_get_by_index(0)).collect()
 }
 
-/// Applies the migrations that the database lacks, and returns their names. If it lacks none, the role needs no right to
-/// change tables.
+/// Applies the migrations that the database lacks, and returns their names: all of them or, after an error, none. If it
+/// lacks none, the role needs no right to change tables. A second process that migrates meanwhile waits, and then finds
+/// nothing to do.
 pub async fn migrate(database: &DatabaseConnection) -> Result<Vec<String>, DbErr> {
-    let pending = pending(database).await?;
-    if !pending.is_empty() {
-        Migrator::up(database, None).await?;
+    if pending(database).await?.is_empty() {
+        return Ok(Vec::new());
     }
+    let is_postgres = ConnectionTrait::get_database_backend(database) == DbBackend::Postgres;
+    let mode = (!is_postgres).then_some(SqliteTransactionMode::Immediate);
+    let options = TransactionOptions { sqlite_transaction_mode: mode, ..TransactionOptions::default() };
+    let transaction = database.begin_with_options(options).await?;
+    if is_postgres {
+        transaction.execute_unprepared(&format!("SELECT pg_advisory_xact_lock({LOCK})")).await?;
+    }
+    let pending = pending_of(&SchemaManager::new(&transaction)).await?;
+    if !pending.is_empty() {
+        Migrator::up(&transaction, None).await?;
+    }
+    transaction.commit().await?;
     Ok(pending)
 }

@@ -30,7 +30,7 @@ use payferry_httpkit::Limits;
 use payferry_journal::audit::Actor;
 use payferry_journal::customers::{self, NewCustomer, Opened};
 use payferry_journal::psps::PspPolicies;
-use payferry_migration::{Migrator, MigratorTrait};
+use payferry_migration::migrate;
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use payferry_webhook::WebhookConfig;
@@ -122,7 +122,7 @@ impl TestApp {
             None => TestDatabase::create().await,
         };
         let database = Database::open(test_database.url()).await.unwrap();
-        Migrator::up(database.long_timeout(), None).await.unwrap();
+        migrate(&database.long_timeout()).await.unwrap();
         let env = if config.chains { Some(open_chains(temp.path()).await) } else { None };
         let clock = env.as_ref().map_or_else(Clock::default, |env| env.clock().clone());
         let mut chains = env.as_ref().map_or_else(Vec::new, |env| env.setups().unwrap());

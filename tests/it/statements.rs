@@ -9,7 +9,7 @@ use payferry_entities::{Database, ledger_postings, psps};
 use payferry_harness::database::TestDatabase;
 use payferry_harness::short_or_long;
 use payferry_journal::psps::PspPolicies;
-use payferry_migration::{Migrator, MigratorTrait};
+use payferry_migration::migrate;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use sea_orm::ActiveValue;
@@ -27,7 +27,7 @@ const POSTINGS: i64 = 200;
 async fn opened() -> (TestDatabase, Database) {
     let test_database = TestDatabase::create().await;
     let database = Database::open(test_database.url()).await.unwrap();
-    Migrator::up(database.long_timeout(), None).await.unwrap();
+    migrate(&database.long_timeout()).await.unwrap();
     (test_database, database)
 }
 

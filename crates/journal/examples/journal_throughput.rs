@@ -18,7 +18,7 @@ use payferry_entities::Database;
 use payferry_harness::database::TestDatabase;
 use payferry_journal::payments as store;
 use payferry_journal::{Journal, JournalError, JournalWrite};
-use payferry_migration::{Migrator, MigratorTrait};
+use payferry_migration::migrate;
 use sea_orm::{ActiveModelTrait, IntoActiveModel};
 use terms::{START, terms};
 
@@ -143,7 +143,7 @@ async fn create(folder: &Path) -> Outcome<(Database, PspId, MerchantId)> {
     std::fs::create_dir(folder)?;
     let file = TestDatabase::sqlite_in(folder);
     let database = Database::open(file.url()).await?;
-    Migrator::up(database.long_timeout(), None).await?;
+    migrate(&database.long_timeout()).await?;
     let (psp_id, merchant_id) = (PspId::generate(), MerchantId::generate());
     file.add_psp(&psp_id.to_string(), &merchant_id.to_string()).await;
     Ok((database, psp_id, merchant_id))

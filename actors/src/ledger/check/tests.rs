@@ -6,7 +6,7 @@ use payferry_domain::outbound::{Order, OutboundId, OutboundStatus, OutboundTrans
 use payferry_domain::{Address, Amount, Chain, FinalityPolicy, MerchantId, PspId, Timestamp, Token, WithdrawalId};
 use payferry_entities::{Database, balances, ledger_postings, sendings};
 use payferry_harness::database::TestDatabase;
-use payferry_migration::{Migrator, MigratorTrait};
+use payferry_migration::migrate;
 use sea_orm::{ActiveModelTrait, ConnectionTrait, EntityTrait, IntoActiveModel};
 
 use super::check_progress::CheckProgress;
@@ -29,7 +29,7 @@ impl Env {
     async fn new() -> Self {
         let test_database = TestDatabase::create().await;
         let database = Database::open(test_database.url()).await.unwrap();
-        Migrator::up(database.long_timeout(), None).await.unwrap();
+        migrate(&database.long_timeout()).await.unwrap();
         let psp = PspId::generate();
         test_database.add_psp(&psp.to_string(), &MerchantId::generate().to_string()).await;
         let (findings, check_progress) = (Findings::default(), CheckProgress::default());

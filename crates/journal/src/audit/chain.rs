@@ -227,7 +227,7 @@ pub async fn verify(database: &Database, expected: Option<&str>) -> Result<Chain
 mod tests {
     use payferry_domain::Timestamp;
     use payferry_harness::database::TestDatabase;
-    use payferry_migration::{Migrator, MigratorTrait};
+    use payferry_migration::migrate;
 
     use super::*;
     use crate::audit::{Actor, NewAuditEntry, append};
@@ -236,7 +236,7 @@ mod tests {
     async fn chained(entries: u8) -> (Database, TestDatabase) {
         let test = TestDatabase::create().await;
         let database = Database::open(test.url()).await.unwrap();
-        Migrator::up(database.long_timeout(), None).await.unwrap();
+        migrate(&database.long_timeout()).await.unwrap();
         write(&database, entries).await;
         while extend(&database).await.unwrap() > 0 {}
         (database, test)

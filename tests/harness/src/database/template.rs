@@ -6,7 +6,6 @@
 use std::future::Future;
 use std::path::{Path, PathBuf};
 
-use payferry_migration::{Migrator, MigratorTrait};
 use sea_orm::{ConnectionTrait, DbErr, Statement};
 use ulid::Ulid;
 use url::Url;
@@ -65,7 +64,7 @@ async fn make_postgres(server: &Url, template: &str) -> Result<(), DbErr> {
 
 async fn migrate(url: &str) -> Result<(), DbErr> {
     let database = connect(url).await?;
-    Migrator::up(&database, None).await?;
+    payferry_migration::migrate(&database).await?;
     database.close().await
 }
 
