@@ -18,6 +18,7 @@ use payferry_domain::payment::{Command, ObservedTransfer, Payment, Rejection};
 use payferry_domain::{Address, Asset, Chain, CommandError, OperationId, PaymentId};
 use payferry_entities::{Database, OperationStatus};
 use payferry_journal::Journal;
+use payferry_journal::audit::NewAuditEntry;
 use payferry_journal::payments;
 use payferry_journal::psps::PspDirectory;
 use payferry_runtime::clock::Clock;
@@ -203,11 +204,15 @@ impl System {
     }
 
     /// Releases a quarantined payment, payout or withdrawal, which then applies what it missed, or a customer; returns true
-    /// if it was quarantined.
-    pub fn release(&self, of: impl Into<Quarantinable>) -> bool {
+    /// if it was quarantined. `audited`: entries of the operator that are written with it.
+    pub async fn release(
+        &self,
+        of: impl Into<Quarantinable>,
+        audited: Vec<NewAuditEntry>,
+    ) -> Result<bool, sea_orm::DbErr> {
         let of = of.into();
-        if !self.registry().release(of) {
-            return false;
+        if !self.registry().release(of, audited, self.clock().now()).await? {
+            return Ok(false);
         }
         match of {
             Quarantinable::Actor(ActorSubject::Payment(id)) => self.payments().send(id, Message::CatchUp),
@@ -216,17 +221,17 @@ impl System {
             Quarantinable::Customer(_) => {}
         }
         self.chains().repeat_outcomes();
-        true
+        Ok(true)
     }
 
     /// Releases a quarantined payment without applying what it missed, for tests.
     #[cfg(feature = "faults")]
-    pub fn inject_release(&self, payment_id: PaymentId) -> bool {
-        let released = self.registry().release(payment_id.into());
+    pub async fn inject_release(&self, payment_id: PaymentId) -> Result<bool, sea_orm::DbErr> {
+        let released = self.registry().release(payment_id.into(), Vec::new(), self.clock().now()).await?;
         if released {
             self.payments().send(payment_id, Message::Resume);
         }
-        released
+        Ok(released)
     }
 
     /// True if every shard is running and has read its live payments. A restarted shard must read them again.

@@ -1,5 +1,5 @@
 //! Quarantined payments, payouts, withdrawals and customers: they failed too often, or would have violated an invariant,
-//! and do not change until an operator releases them.
+//! and do not change until an operator releases them, also after a restart.
 //!
 //! A defect common to all of them quarantines all of them. So they are counted incrementally and read in pages: no
 //! operation iterates over or copies all of them.
@@ -7,15 +7,25 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use derive_more::{Display, From};
+use parking_lot::Mutex;
 use payferry_domain::outbound::OutboundId;
 use payferry_domain::{CustomerId, PaymentId, Timestamp};
+use payferry_entities::{Database, quarantines};
+use payferry_journal::audit::{self, Actor, NewAuditEntry};
+use sea_orm::sea_query::OnConflict;
+use sea_orm::{DbErr, EntityTrait, IntoActiveModel};
 use serde::Serialize;
 use serde_with::SerializeDisplay;
 use utoipa::ToSchema;
 
 use super::ActorSubject;
+
+/// Pause before a quarantine that could not be stored is stored again.
+const STORE_PAUSE: Duration = Duration::from_secs(1);
 
 /// A subject that can be quarantined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Display, From, SerializeDisplay)]
@@ -124,6 +134,84 @@ impl Quarantined {
         let page = self.by_age.range((from, Bound::Unbounded)).take(limit);
         page.filter_map(|(_, id)| Some(QuarantinedSubject { id: *id, quarantine: self.by_id.get(id)?.clone() }))
             .collect()
+    }
+}
+
+/// Quarantined subjects, cached in memory. The rows are authoritative.
+pub(super) struct Quarantines {
+    database: Database,
+    cache: Mutex<Quarantined>,
+    /// Serialises changes of rows, so that the rows end as the cache does.
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Quarantines {
+    pub(super) fn new(database: Database) -> Self {
+        Self { database, cache: Mutex::default(), turn: tokio::sync::Mutex::default() }
+    }
+
+    /// Reads the rows.
+    pub(super) async fn load(&self) -> Result<(), DbErr> {
+        for row in quarantines::Entity::find().all(self.database.reader()).await? {
+            match row.subject.parse() {
+                Ok(of) => {
+                    let quarantine = Quarantine { since: Timestamp(row.since), reason: row.reason };
+                    self.cache.lock().insert(of, quarantine);
+                }
+                Err(error) => tracing::error!(subject = row.subject, %error, "unreadable quarantine; it is ignored"),
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn read<T>(&self, read: impl FnOnce(&Quarantined) -> T) -> T {
+        read(&self.cache.lock())
+    }
+
+    /// Quarantines a subject at once, and stores this as soon as the database permits it. If the process ends before that,
+    /// nothing is lost: the subject fails again.
+    pub(super) fn insert(self: &Arc<Self>, of: Quarantinable, quarantine: Quarantine) {
+        self.cache.lock().insert(of, quarantine);
+        let quarantines = Arc::downgrade(self);
+        tokio::spawn(async move {
+            while let Some(quarantines) = quarantines.upgrade() {
+                let Err(error) = quarantines.store(of).await else { return };
+                tracing::warn!(subject = %of, %error, "the quarantine of {of} could not be stored; retrying");
+                drop(quarantines);
+                tokio::time::sleep(STORE_PAUSE).await;
+            }
+        });
+    }
+
+    async fn store(&self, of: Quarantinable) -> Result<(), DbErr> {
+        let _turn = self.turn.lock().await;
+        // Released before it was stored.
+        let Some(Quarantine { since, reason }) = self.read(|all| all.get(of).cloned()) else { return Ok(()) };
+        let row = quarantines::Model { subject: of.to_string(), since: since.as_millis(), reason };
+        let newer = OnConflict::column(quarantines::Column::Subject)
+            .update_columns([quarantines::Column::Since, quarantines::Column::Reason])
+            .to_owned();
+        let insert = quarantines::Entity::insert(row.into_active_model()).on_conflict(newer);
+        insert.exec_without_returning(self.database.writer()).await.map(drop)
+    }
+
+    /// Ends a quarantine, and writes audit entries of the operator with it; returns true if it was quarantined.
+    pub(super) async fn release(
+        &self,
+        of: Quarantinable,
+        audited: Vec<NewAuditEntry>,
+        now: Timestamp,
+    ) -> Result<bool, DbErr> {
+        let _turn = self.turn.lock().await;
+        if !self.read(|all| all.contains(of)) {
+            return Ok(false);
+        }
+        let transaction = self.database.begin().await?;
+        quarantines::Entity::delete_by_id(of.to_string()).exec(&transaction).await?;
+        audit::append(&transaction, &Actor::Operator, now, audited).await?;
+        transaction.commit().await?;
+        self.cache.lock().remove(of);
+        Ok(true)
     }
 }
 

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use payferry_domain::invariants::Violated;
 use payferry_domain::{CustomerId, Timestamp};
+use payferry_entities::Database;
+use payferry_journal::audit::NewAuditEntry;
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorFailure, ActorRegistry, Cause};
+use sea_orm::DbErr;
 
-use super::quarantine::{Quarantinable, Quarantine, QuarantineCounts, Quarantined, QuarantinedSubject};
+use super::quarantine::{Quarantinable, Quarantine, QuarantineCounts, Quarantined, QuarantinedSubject, Quarantines};
 use super::tally::Tally;
 use super::view::{self, TreeView};
 use super::{ActorSubject, metrics};
@@ -19,21 +21,17 @@ pub struct TreeMetrics {
     /// Metrics of the actors.
     #[deref]
     actors: ActorRegistry,
-    quarantined: Arc<Mutex<Quarantined>>,
+    quarantines: Arc<Quarantines>,
     tally: Arc<Tally>,
 }
 
-impl Default for TreeMetrics {
-    fn default() -> Self {
-        Self::new(Clock::default())
-    }
-}
-
 impl TreeMetrics {
-    /// Creates the metrics of a tree, all empty.
-    pub fn new(clock: Clock) -> Self {
+    /// Creates the metrics of a tree, all empty except for stored quarantines.
+    pub(crate) async fn load(clock: Clock, database: Database) -> Result<Self, DbErr> {
         metrics::describe();
-        Self { actors: ActorRegistry::new(clock), quarantined: Arc::default(), tally: Arc::default() }
+        let quarantines = Arc::new(Quarantines::new(database));
+        quarantines.load().await?;
+        Ok(Self { actors: ActorRegistry::new(clock), quarantines, tally: Arc::default() })
     }
 
     /// Payments by status.
@@ -47,7 +45,7 @@ impl TreeMetrics {
         let failure = self.actors.quarantined(of.kind(), &of.to_string(), cause, reason);
         metrics::quarantined(of.kind(), cause);
         let quarantine = Quarantine { since: failure.at.into(), reason: failure.reason };
-        self.quarantined.lock().insert(of.into(), quarantine);
+        self.quarantines.insert(of.into(), quarantine);
     }
 
     /// Quarantines a customer whose change would have violated invariants. It has no actor and is not in the
@@ -56,32 +54,37 @@ impl TreeMetrics {
         let quarantine = Quarantine { since: self.actors.now().into(), reason: violated.to_string() };
         tracing::error!(customer.id = %id, reason = %quarantine.reason, "customer {id} is quarantined");
         metrics::customer_quarantined();
-        self.quarantined.lock().insert(id.into(), quarantine);
+        self.quarantines.insert(id.into(), quarantine);
     }
 
     /// Returns true if it is quarantined.
     pub fn is_quarantined(&self, of: impl Into<Quarantinable>) -> bool {
-        self.quarantined.lock().contains(of.into())
+        self.quarantines.read(|all| all.contains(of.into()))
     }
 
-    /// Ends the quarantine. Returns true if it was quarantined.
-    pub(crate) fn release(&self, of: Quarantinable) -> bool {
-        self.quarantined.lock().remove(of)
+    /// Ends the quarantine, and writes audit entries of the operator with it. Returns true if it was quarantined.
+    pub(crate) async fn release(
+        &self,
+        of: Quarantinable,
+        audited: Vec<NewAuditEntry>,
+        now: Timestamp,
+    ) -> Result<bool, DbErr> {
+        self.quarantines.release(of, audited, now).await
     }
 
     /// Page of the quarantined subjects after `after`, the longest quarantined first: at most `limit`.
     pub fn given_up(&self, after: Option<(Timestamp, Quarantinable)>, limit: usize) -> Vec<QuarantinedSubject> {
-        self.quarantined.lock().page(after, limit)
+        self.quarantines.read(|all| all.page(after, limit))
     }
 
     /// Numbers of the quarantined subjects.
     pub fn quarantine_counts(&self) -> QuarantineCounts {
-        self.quarantined.lock().counts()
+        self.quarantines.read(Quarantined::counts)
     }
 
     /// Reason of the quarantine, if it is quarantined.
     pub fn quarantine_of(&self, of: impl Into<Quarantinable>) -> Option<Quarantine> {
-        self.quarantined.lock().get(of.into()).cloned()
+        self.quarantines.read(|all| all.get(of.into()).cloned())
     }
 
     /// Restarts and last failure, as far as they are recorded.

@@ -9,7 +9,7 @@ use payferry_entities::Database;
 use payferry_evm::wallet::OperatorSigner;
 use payferry_evm::{ChainClient, ChainSpec};
 use payferry_journal::psps::{Ceilings, PspDirectory};
-use payferry_journal::{Journal, JournalTask, opening};
+use payferry_journal::{Journal, JournalTask};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, ActorRegistry, ActorResult, Behaviour, Cause, ROOT_NAME};
 use payferry_runtime::seal::Sealer;
@@ -96,10 +96,6 @@ impl System {
 
     async fn start_tree(config: SystemConfig) -> Result<Self, StartError> {
         let SystemConfig { database, sealer, clock, chains: setups, auditors, shards, .. } = config;
-        let opened = opening::open(&database, clock.real_now()).await.map_err(failed("ledger"))?;
-        if opened > 0 {
-            tracing::info!(payments = opened, "{opened} payments from before the ledger were posted");
-        }
         payferry_evm::metrics::describe();
         crate::chain::metrics::describe();
         for setup in &setups {
@@ -107,7 +103,7 @@ impl System {
         }
         check::describe();
         reconcile::describe();
-        let registry = TreeMetrics::new(clock.clone());
+        let registry = TreeMetrics::load(clock.clone(), database.clone()).await.map_err(failed("quarantine"))?;
         registry.tally().doubt();
         let root = registry
             .spawn(ROOT_NAME, Root { registry: ActorRegistry::clone(&registry) }, (), None)

@@ -48,7 +48,7 @@ use payferry_httpkit::edge::Edge;
 use payferry_httpkit::error::Listener;
 use payferry_httpkit::openapi::query_names;
 use payferry_httpkit::{AnyQuery, ApiError, EdgeLimits, QueryNames, REQUEST_TIMEOUT};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
@@ -114,8 +114,6 @@ pub struct OperatorShared {
     admission: admit::Admission,
     /// Limits concurrent requests.
     door: Arc<Semaphore>,
-    /// Serialises releases from quarantine.
-    releasing: Mutex<()>,
     ticker: EventTicker,
 }
 
@@ -125,8 +123,8 @@ impl Operator {
         // Only a hash of the token is kept.
         let admission = admit::Admission::new(&std::mem::take(&mut config.token), system.sealer());
         let door = Arc::new(Semaphore::new(REQUESTS_AT_ONCE));
-        let (releasing, ticker) = (Mutex::default(), EventTicker::new(system.clock().real_now()));
-        Self(Arc::new(OperatorShared { system, config, admission, door, releasing, ticker }))
+        let ticker = EventTicker::new(system.clock().real_now());
+        Self(Arc::new(OperatorShared { system, config, admission, door, ticker }))
     }
 }
 

@@ -39,6 +39,6 @@ async fn quarantined_and_released<S: Stage>(stage: &S, psp: &Client) {
     assert_eq!((status.as_u16(), &problem["code"]), (503, &json!("payment_quarantined")));
 
     // After its release the payment applies the transfer that arrived meanwhile.
-    assert!(stage.system().release(bad_id));
+    assert!(stage.system().release(bad_id, Vec::new()).await.unwrap());
     psp.until_status(&bad, "settled").await;
 }

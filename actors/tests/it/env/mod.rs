@@ -14,6 +14,7 @@ use payferry_actors::auditors::AuditorsConfig;
 use payferry_actors::chain::{ChainView, Checkpoint, Killed, NoCheckpoint, Step, wake_on_change};
 use payferry_actors::compliance::identity::ComplianceConfig;
 use payferry_actors::compliance::{ListScreener, ScreeningConfig};
+use payferry_actors::observe::Quarantinable;
 use payferry_actors::{
     ChainChoiceRequest, ChainSetup, InitiateError, InitiatePayment, OrderError, OutboundOrder, System, SystemConfig,
 };
@@ -241,6 +242,11 @@ impl Env {
 
     pub fn system(&self) -> &System {
         self.runs().expect("the service runs")
+    }
+
+    /// Releases a quarantined subject; returns true if it was quarantined.
+    pub async fn release(&self, of: impl Into<Quarantinable>) -> bool {
+        self.system().release(of, Vec::new()).await.unwrap()
     }
 
     /// The first chain.

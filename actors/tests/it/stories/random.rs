@@ -167,7 +167,7 @@ async fn calm_down(env: &Env, ends_well: bool) {
         env.pause(*scope, false).await;
     }
     for given_up in env.system().given_up(None, usize::MAX) {
-        env.system().release(given_up.id);
+        env.release(given_up.id).await;
     }
     if ends_well {
         let (treasury, psp) = (env.chains[&Chain::Base].spec.treasury, env.psp_vault());

@@ -59,7 +59,7 @@ pub async fn carry_out(player: &mut Player, step: &Step) -> Result<(), Refused> 
         "pay" => pay(player, step).await,
         "operator" => {
             let id = player.payment(step).await?.id();
-            if player.env.system().release(id) { Ok(()) } else { Err("not quarantined".to_owned()) }
+            if player.env.release(id).await { Ok(()) } else { Err("not quarantined".to_owned()) }
         }
         "customer" => change_customer(player, step).await,
         "register" => {

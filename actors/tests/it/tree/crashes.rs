@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use payferry_domain::payment::{Command, Payment, Rejection, Status};
+use payferry_domain::payment::{Command, Rejection, Status};
 use payferry_domain::{Amount, CommandError, Finality, FinalityPolicy, PaymentId};
 use payferry_entities::{payments, transfers};
 use payferry_evm::ChainSpec;
@@ -112,7 +112,7 @@ async fn paid_and_not_notified(env: &Env) -> PaymentId {
 async fn released_payment_applies_waiting_transfers_immediately() {
     let env = Env::new().await;
     let id = paid_and_not_notified(&env).await;
-    assert!(env.system().release(id));
+    assert!(env.release(id).await);
     // Sooner than the watcher's next sweep.
     let taken_in = env.until("taken in", async || {
         let memory = env.system().observe_payment(id).await.and_then(|view| view.memory);
@@ -126,7 +126,7 @@ async fn released_payment_applies_waiting_transfers_immediately() {
 async fn cancellation_is_refused_if_an_unapplied_transfer_exists() {
     let env = Env::new().await;
     let id = paid_and_not_notified(&env).await;
-    assert!(env.system().inject_release(id));
+    assert!(env.system().inject_release(id).await.unwrap());
     // It runs and is up to date: waking it does not repeat a lost message.
     env.until_running(id).await;
     env.system().command(id, Command::Cancel, None).await.unwrap_err();
@@ -139,7 +139,7 @@ async fn payment_does_not_expire_with_a_timely_unapplied_transfer() {
     let id = paid_and_not_notified(&env).await;
     env.system().clock().advance_secs(1_300);
     env.chain().devchain.advance_time(1_300, 10).await.unwrap();
-    assert!(env.system().inject_release(id));
+    assert!(env.system().inject_release(id).await.unwrap());
     env.until_status(id, Status::Settled).await;
     let events = env.events(id).await;
     let is_wrong = |name: &str| name.ends_with("failed") || name.ends_with("mismatched");
@@ -160,12 +160,12 @@ async fn panics_at_any_moment_lose_nothing() {
         }
     }
     for payment in &paid {
-        let settled = |now: &Payment| {
+        env.until("settled", async || {
             // A payment that panicked four times within a minute waits for an operator.
-            env.system().release(payment.id());
-            now.status == Status::Settled
-        };
-        env.until_payment(payment.id(), "settled", settled).await;
+            env.release(payment.id()).await;
+            env.load(payment.id()).await.status == Status::Settled
+        })
+        .await;
     }
     env.assert_settled(40).await;
     env.check_feed(&paid).await;
@@ -193,7 +193,7 @@ async fn transfers_applied_just_before_a_crash_count_once() {
     let env = Env::new().await;
     let id = paid_and_not_notified(&env).await;
     set_aside(&env, id).await;
-    assert!(env.system().inject_release(id));
+    assert!(env.system().inject_release(id).await.unwrap());
     env.until_running(id).await;
     let observed = env.system().set_aside(id, 100).await.unwrap();
     assert_eq!((observed.len(), env.load(id).await.transfers.len()), (1, 0));

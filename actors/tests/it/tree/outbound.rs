@@ -138,9 +138,9 @@ async fn repeatedly_panicking_withdrawal_is_quarantined_and_sent_once() {
     assert_eq!(ended(&env, other).await.status, OutboundStatus::Sent);
     env.until("both transfers arrived", async || env.balance(TREASURER).await == 2 * TOKEN).await;
     assert_eq!(env.load_outbound(bad).await.status, OutboundStatus::Pending);
-    assert!(env.system().release(bad));
+    assert!(env.release(bad).await);
     assert_eq!(ended(&env, bad).await.status, OutboundStatus::Sent);
-    assert!(!env.system().release(bad), "it is no longer quarantined");
+    assert!(!env.release(bad).await, "it is no longer quarantined");
     assert_eq!(env.system().observe().sendings_quarantined, 0);
     each_was_sent_once(&env, 2).await;
     assert_eq!(balance(&env).await, (9_900_000 - 2 * TOKEN, 0));
@@ -163,7 +163,7 @@ async fn released_withdrawal_applies_a_missed_failure_immediately() {
         async || env.operations_of_kind("withdrawal").await.iter().any(|row| row.status.as_str() == "failed");
     env.until("the failure is recorded", is_recorded).await;
     assert!(env.load_outbound(bad).await.is_live(), "its actor missed it");
-    assert!(env.system().release(bad));
+    assert!(env.release(bad).await);
     // Sooner than the settler repeats a failure by itself.
     let ended = tokio::time::timeout(Duration::from_secs(20), ended(&env, bad)).await.unwrap();
     assert_eq!(ended.status, OutboundStatus::Failed);
@@ -196,12 +196,13 @@ async fn panics_of_withdrawals_at_any_moment_lose_nothing() {
         }
     }
     for id in &ordered {
-        let is_ended = |outbound: &OutboundTransfer| {
+        env.until("ended", async || {
             // A withdrawal that panicked four times within a minute waits for an operator.
-            env.system().release(*id);
-            !outbound.is_live()
-        };
-        assert_eq!(until_outbound(&env, *id, "ended", is_ended).await.status, OutboundStatus::Sent);
+            env.release(*id).await;
+            !env.load_outbound(*id).await.is_live()
+        })
+        .await;
+        assert_eq!(env.load_outbound(*id).await.status, OutboundStatus::Sent);
     }
     assert!(env.kind(ActorKind::Sending).restarts[&Cause::Panic] >= 20, "{:?}", env.kind(ActorKind::Sending));
     each_was_sent_once(&env, ordered.len()).await;

@@ -90,6 +90,6 @@ async fn a_customer_that_violates_an_invariant_is_quarantined_with_its_number_an
     assert!(matches!(refused, Err(CustomerChangeError::Quarantined)), "{refused:?}");
     assert_eq!(customer_row(&env, bad).await, customers::Model { rejection_reasons: "[]".to_owned(), ..broken });
 
-    assert!(env.system().release(bad) && !env.system().release(bad));
+    assert!(env.release(bad).await && !env.release(bad).await);
     set_details(&env, bad).await.unwrap();
 }

@@ -245,8 +245,6 @@ pub struct ReleasedActor {
 }
 
 /// Release a quarantined payment, payout, withdrawal or customer
-///
-/// A restart of the service releases it, too.
 #[utoipa::path(
     post, path = "/ops/actors/{actor_id}/release", tag = "Money", operation_id = "releaseActor",
     params(("actor_id" = String, Path, description = "The id of the payment, payout, withdrawal or customer.")),

@@ -6,7 +6,7 @@ use payferry_actors::observe::{ActorSubject, Quarantinable};
 use payferry_domain::PspId;
 use payferry_entities::{customers, payments, sendings};
 use payferry_httpkit::ApiError;
-use payferry_journal::audit::{self, Actor, NewAuditEntry};
+use payferry_journal::audit::NewAuditEntry;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 use serde_json::json;
 
@@ -35,8 +35,6 @@ pub(super) fn word(of: Quarantinable) -> &'static str {
 /// Releases the subject for the operator. Used by the API and the page. Returns whether it was quarantined.
 pub(crate) async fn release(operator: &Operator, of: impl Into<Quarantinable>) -> Result<bool, DbErr> {
     let (system, of) = (&operator.system, of.into());
-    // Of two concurrent requests, only one releases it and writes an entry.
-    let _turn = operator.releasing.lock().await;
     let Some(quarantined) = system.quarantine_of(of) else { return Ok(false) };
     let kind = match of {
         Quarantinable::Actor(actor) => actor.kind().as_str(),
@@ -48,10 +46,12 @@ pub(crate) async fn release(operator: &Operator, of: impl Into<Quarantinable>) -
         subject: of.to_string(),
         detail: json!({ "quarantined_at": Moment(quarantined.since) }),
     };
-    audit::append(system.database().writer(), &Actor::Operator, system.clock().now(), vec![entry]).await?;
-    system.release(of);
-    tracing::info!(actor.kind = kind, actor.name = %of, "operator released {of} from quarantine");
-    Ok(true)
+    // Of two concurrent requests, only one releases it and writes an entry.
+    let released = system.release(of, vec![entry]).await?;
+    if released {
+        tracing::info!(actor.kind = kind, actor.name = %of, "operator released {of} from quarantine");
+    }
+    Ok(released)
 }
 
 /// Reads the PSP of the subject's row and nothing else, because the subject may be quarantined for a row that cannot be
