@@ -14,6 +14,7 @@ use sea_orm::{ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, Statement};
 
 use super::rows::row_number;
 use crate::postings::balance_changes;
+use crate::writer::take_lines;
 
 /// Prefix of the subject of the posting of an unknown outbound transfer.
 pub const UNKNOWN_SENT_PREFIX: &str = "sent_";
@@ -65,6 +66,7 @@ impl UnknownSent {
     pub async fn post(&self, database: &Database, now: Timestamp) -> Result<bool, DbErr> {
         let posting = self.posting(now);
         let transaction = database.begin().await?;
+        take_lines(&transaction, [self.psp_id.as_str()]).await?;
         let row = ledger_postings::ActiveModel { position: NotSet, ..posting.clone().into_active_model() };
         let key = [ledger_postings::Column::Subject, ledger_postings::Column::Version, ledger_postings::Column::Line];
         let keep = OnConflict::columns(key).do_nothing().to_owned();

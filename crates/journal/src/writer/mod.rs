@@ -13,6 +13,7 @@ mod bind;
 mod journal_write;
 mod observer;
 mod preconditions;
+mod psp_line;
 mod queue;
 mod rows;
 mod statements;
@@ -25,7 +26,7 @@ mod write;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
@@ -47,6 +48,7 @@ pub use task::JournalTask;
 
 use observer::NoObserver;
 use payferry_runtime::observe::{ActorKind, ActorMetrics, ActorRegistry, Stamp};
+pub(crate) use psp_line::take_lines;
 use queue::Queues;
 use statements::Statements;
 use stats::Counters;
@@ -128,8 +130,6 @@ impl Journal {
             registry,
             observer,
             wakes: Arc::default(),
-            // A commit of the previous process may still be in progress.
-            outcome_unknown: AtomicBool::new(true),
             closing: CancellationToken::new(),
             closed: CancellationToken::new(),
             #[cfg(test)]

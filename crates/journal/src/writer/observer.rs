@@ -9,9 +9,7 @@ use async_trait::async_trait;
 use payferry_domain::Chain;
 use payferry_domain::payment::{HistoryEntry, Payment, Status};
 use payferry_entities::Database;
-use sea_orm::DbErr;
-
-use super::write::outwait;
+use sea_orm::{ConnectionTrait, DbBackend, DbErr};
 
 /// Status of a payment, with the need for an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +94,13 @@ impl Quiet<'_> {
 
     /// Returns once no earlier connection is still committing changes of payments. A lost connection may be.
     pub async fn settled(&self) -> Result<(), DbErr> {
-        outwait(self.database, "payments").await
+        // SQLite has one writer at a time.
+        if self.database.backend() == DbBackend::Postgres {
+            let transaction = self.database.begin().await?;
+            transaction.execute_unprepared("LOCK TABLE payments IN SHARE ROW EXCLUSIVE MODE").await?;
+            transaction.rollback().await?;
+        }
+        Ok(())
     }
 }
 

@@ -2,16 +2,16 @@
 
 use payferry_entities::{
     Batch, DeliveryStatus, OperationStatus, audit_log, authorizations, balances, chain_cursors, chain_headers,
-    chain_tx_attempts, chain_txs, customers, delivery_attempts, deposits, events, idempotency_keys, ledger_postings,
-    operations, payment_transitions, payments, refunds, sending_transitions, sendings, transfers,
+    chain_outages, chain_tx_attempts, chain_txs, customers, delivery_attempts, deposits, events, idempotency_keys,
+    ledger_postings, operations, payment_transitions, payments, refunds, sending_transitions, sendings, transfers,
 };
 use sea_orm::{DbBackend, DbErr, EntityTrait, IdenStatic, Iterable, ModelTrait, Value};
 
 use super::bind::{LIST_ROWS, Row, RowStatement, insert_template, text, values_of};
 use super::rows::{
     AppliedRow, BlockRow, ChainTxRow, CursorAdvance, CustomerEventRow, DayRow, DeliveryRow, HeightRow, MinedRow,
-    NewDelivery, OperationOutcomeRow, OperationRow, PaymentAdvance, RefusedRow, ReserveRow, SubmittedOperation,
-    SuccessRow,
+    NewDelivery, OldOutagesRow, OperationOutcomeRow, OperationRow, PaymentAdvance, RefusedRow, ReserveRow,
+    SubmittedOperation, SuccessRow,
 };
 use super::{DELIVERY_RETRIES_MAX, GROUP_UNITS_MAX, Initiation};
 
@@ -61,10 +61,14 @@ pub(super) struct Statements {
     pub(super) deposits_orphan: RowStatement<BlockRow<'static>>,
     pub(super) deposits_insert: RowStatement<deposits::Model>,
     pub(super) deposits_post: RowStatement<HeightRow<'static>>,
+    pub(super) deposits_to_post: RowStatement<HeightRow<'static>>,
+    pub(super) deposits_posted: RowStatement<BlockRow<'static>>,
     pub(super) transfers_apply: RowStatement<AppliedRow<'static>>,
     pub(super) headers_drop: RowStatement<BlockRow<'static>>,
     pub(super) headers_upsert: RowStatement<chain_headers::Model>,
     pub(super) headers_forget: RowStatement<HeightRow<'static>>,
+    pub(super) outages_upsert: RowStatement<chain_outages::Model>,
+    pub(super) outages_forget: RowStatement<OldOutagesRow<'static>>,
 }
 
 impl Statements {
@@ -331,6 +335,19 @@ impl Statements {
                      RETURNING {all}",
                 ),
             ),
+            // PSPs of the deposits that `deposits_post` changes, and of those that `deposits_orphan` deletes.
+            deposits_to_post: RowStatement::new(
+                backend,
+                "SELECT DISTINCT deposits.\"psp_id\" FROM {rows} JOIN deposits
+                     ON deposits.\"chain\" = x.\"chain\" AND deposits.\"block_number\" < x.\"number\"
+                 WHERE NOT deposits.\"posted\"",
+            ),
+            deposits_posted: RowStatement::new(
+                backend,
+                "SELECT DISTINCT deposits.\"psp_id\" FROM {rows} JOIN deposits
+                     ON deposits.\"chain\" = x.\"chain\" AND deposits.\"block_hash\" = x.\"hash\"
+                 WHERE deposits.\"posted\"",
+            ),
             headers_drop: RowStatement::new(
                 backend,
                 "DELETE FROM chain_headers
@@ -339,6 +356,16 @@ impl Statements {
             headers_upsert: RowStatement::insert(
                 backend,
                 "ON CONFLICT (\"chain\", \"number\") DO UPDATE SET {set_excluded except chain, number}",
+            ),
+            outages_upsert: RowStatement::insert(
+                backend,
+                "ON CONFLICT (\"chain\", \"block_number\") DO UPDATE SET {set_excluded except chain, block_number}",
+            ),
+            outages_forget: RowStatement::new(
+                backend,
+                "DELETE FROM chain_outages WHERE (\"chain\", \"block_number\") IN
+                     (SELECT o.\"chain\", o.\"block_number\" FROM {rows}
+                      JOIN chain_outages AS o ON o.\"chain\" = x.\"chain\" AND o.\"ended_at\" < x.\"ended_before\")",
             ),
             headers_forget: RowStatement::new(
                 backend,

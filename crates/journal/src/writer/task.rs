@@ -1,7 +1,7 @@
 //! The task that takes a group, commits it, and returns the result of each write.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use payferry_entities::{Database, DatabaseFailure};
@@ -17,7 +17,7 @@ use super::preconditions::Preconditions;
 use super::queue::Queues;
 use super::statements::Statements;
 use super::stats::Counters;
-use super::write::{Attempt, attempt, outwait};
+use super::write::{Attempt, attempt};
 use super::{CommitSubscriptions, JournalError, JournalWrite, NAME, Submitted};
 
 /// Maximum number of retries because of another writer.
@@ -46,8 +46,6 @@ pub(super) struct Shared {
     pub(super) observer: Arc<dyn CommitObserver>,
     /// Subscribers of commits.
     pub(super) wakes: Arc<CommitSubscriptions>,
-    /// True if an earlier commit may still be in progress.
-    pub(super) outcome_unknown: AtomicBool,
     /// Metrics of the journal itself.
     pub(super) own: Arc<ActorMetrics>,
     /// Cancelled to request a flush and stop.
@@ -196,7 +194,6 @@ impl Shared {
                     return Part::Left([part, second].into_iter().chain(lost_reservations.left()).collect());
                 }
                 Attempt::Unknown(error) => {
-                    self.outcome_unknown.store(true, Ordering::Release);
                     self.observer.outcome_unknown();
                     self.wakes.committed(&part);
                     tracing::error!(%error, writes = part.len(), "the outcome of a commit of the journal is unknown");
@@ -248,13 +245,6 @@ impl Shared {
         #[cfg(test)]
         if let Some(faulted) = self.faults.strike(&self.database, &self.statements, &writes).await {
             return faulted;
-        }
-        // Events of an earlier commit have lower positions in the feed and must not appear after those of this group.
-        if self.outcome_unknown.load(Ordering::Acquire) {
-            if let Err(error) = outwait(&self.database, "events").await {
-                return Attempt::Failed(DatabaseFailure::of(&error), error);
-            }
-            self.outcome_unknown.store(false, Ordering::Release);
         }
         attempt(&self.database, &self.statements, &writes).await
     }

@@ -1,4 +1,5 @@
-//! One attempt at a group: one transaction with the preconditions of all writes first, then the dependent statements.
+//! One attempt at a group: one transaction with the lines of the PSPs first (`psp_line`), then the preconditions of all
+//! writes, then the dependent statements.
 //!
 //! Groups of only new payments are the most frequent groups under load. Their only precondition (each idempotency key
 //! is new) almost never fails, so their rows are written in one round trip, from the begin to the commit, without
@@ -12,8 +13,8 @@ use std::hash::Hash;
 
 use payferry_domain::ledger::PostingKind;
 use payferry_entities::{
-    Database, DatabaseFailure, NotCommitted, OperationStatus, Transaction, chain_headers, deposits, ledger_postings,
-    operations, transfers,
+    Database, DatabaseFailure, NotCommitted, OperationStatus, Transaction, chain_headers, chain_outages, deposits,
+    ledger_postings, operations, transfers,
 };
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, QueryFilter, QueryResult,
@@ -22,14 +23,17 @@ use sea_orm::{
 
 use super::bind::{Row, RowStatement, values_of};
 use super::preconditions::Preconditions;
+use super::psp_line::take_lines;
 use super::rows::{
-    AppliedRow, BlockRow, DeliveryRow, HeightRow, MinedRow, NewDelivery, OperationOutcomeRow, OperationRow, RefusedRow,
-    SuccessRow,
+    AppliedRow, BlockRow, DeliveryRow, HeightRow, MinedRow, NewDelivery, OldOutagesRow, OperationOutcomeRow,
+    OperationRow, RefusedRow, SuccessRow,
 };
 use super::statements::Statements;
 use super::{JournalWrite, NewEvent, OperationChange, OperationOutcome, Receipt};
 use crate::postings::{self, balance_changes};
 
+/// Milliseconds for which an outage is kept. A payment waits for a transfer for at most a day, and for the outages in it.
+const OUTAGES_KEPT_MS: i64 = 30 * 86_400_000;
 /// Deposits per query of their last versions.
 const DEPOSITS_MAX: usize = 1_000;
 
@@ -55,12 +59,16 @@ pub(super) async fn attempt(database: &Database, statements: &Statements, writes
         Err(error) => return Attempt::Failed(DatabaseFailure::of(&error), error),
     };
     let writer = Writer { backend: database.backend(), transaction: &transaction, statements };
-    let written = match writer.check_preconditions(writes).await {
-        Ok(results) if !results.lost.is_empty() => Ok(Err(results)),
-        Ok(preconditions) => writer.write(writes, preconditions).await.map(Ok),
-        Err(error) => Err(error),
+    let written = async {
+        writer.take_lines(writes).await?;
+        let preconditions = writer.check_preconditions(writes).await?;
+        if preconditions.lost.is_empty() {
+            writer.write(writes, preconditions).await.map(Ok)
+        } else {
+            Ok(Err(preconditions))
+        }
     };
-    match written {
+    match written.await {
         Ok(Ok(receipts)) => match transaction.commit().await {
             Ok(()) => Attempt::Committed(receipts),
             // With this error the server reports a rollback. With any other error the outcome is unknown.
@@ -106,17 +114,6 @@ pub(super) async fn attempt_new_payments(
             failure => Some(Attempt::Failed(failure, error)),
         },
     }
-}
-
-/// Waits until no transaction remains that has written to this table. A transaction whose connection was lost may still
-/// commit. SQLite has a single writer, so there is nothing to wait for.
-pub(super) async fn outwait(database: &Database, table: &'static str) -> Result<(), DbErr> {
-    if database.backend() == DbBackend::Postgres {
-        let transaction = database.begin().await?;
-        transaction.execute_unprepared(&format!("LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")).await?;
-        transaction.rollback().await?;
-    }
-    Ok(())
 }
 
 fn models<M: FromQueryResult>(rows: &[QueryResult]) -> Result<Vec<M>, DbErr> {
@@ -330,6 +327,7 @@ impl Writer<'_> {
         let mut forgotten = Vec::new();
         let mut found: BTreeMap<TransferId<'_>, transfers::Model> = BTreeMap::new();
         let mut deposits: Vec<&deposits::Model> = Vec::new();
+        let mut outages: Vec<&chain_outages::Model> = Vec::new();
         for (place, write) in writes.iter().enumerate() {
             let JournalWrite::ChainBatch(batch) = write else { continue };
             let chain = batch.cursor.chain.as_str();
@@ -338,6 +336,7 @@ impl Writer<'_> {
             headers.extend(batch.headers.iter().map(|header| ((header.chain.as_str(), header.number), header)));
             forgotten.push(HeightRow { chain, number: batch.headers_keep_from });
             deposits.extend(&batch.deposits);
+            outages.extend(&batch.outages);
             // PostgreSQL rejects two rows with the same key in one statement. The later row is the newer one.
             found.extend(batch.transfers.iter().map(|row| {
                 let fresh = transfers::Model { revision: 1, applied_revision: 0, applied_version: 0, ..row.clone() };
@@ -359,6 +358,12 @@ impl Writer<'_> {
         self.run(&self.statements.headers_drop, &orphaned).await?;
         self.run(&self.statements.headers_upsert, &headers.into_values().collect::<Vec<_>>()).await?;
         self.run(&self.statements.headers_forget, &forgotten).await?;
+        self.run(&self.statements.outages_upsert, &outages).await?;
+        // Rows are added only here, so it is enough to delete old ones here.
+        let old = outages
+            .iter()
+            .map(|outage| OldOutagesRow { chain: &outage.chain, ended_before: outage.ended_at - OUTAGES_KEPT_MS });
+        self.run(&self.statements.outages_forget, &old.collect::<Vec<_>>()).await?;
         self.run(&self.statements.deposits_insert, &deposits).await?;
         let posted = models(&self.run(&self.statements.deposits_post, &forgotten).await?)?;
         self.post_deposits(posted, false).await?;
@@ -386,6 +391,8 @@ impl Writer<'_> {
 
     /// Posts deposits, or their reversals, each as the next version of its subject.
     async fn post_deposits(&self, mut deposits: Vec<deposits::Model>, is_orphaned: bool) -> Result<(), DbErr> {
+        // Held already, unless a transaction of a final block was mined again elsewhere.
+        take_lines(self.transaction, deposits.iter().map(|deposit| deposit.psp_id.as_str())).await?;
         while !deposits.is_empty() {
             let part: Vec<_> = deposits.drain(..deposits.len().min(DEPOSITS_MAX)).collect();
             let subject = |row: &deposits::Model| postings::deposit_subject(&row.chain, &row.tx_hash, row.log_index);

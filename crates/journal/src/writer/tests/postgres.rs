@@ -1,10 +1,16 @@
 //! Behaviour of a database server: deadlocks, serialization failures, and connections that are cut during a commit.
 
+use std::collections::BTreeSet;
+
 use payferry_harness::proxy::Proxy;
 use sea_orm::{ConnectionTrait, Statement, TransactionTrait};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
+use crate::take_lines;
+
+/// Payments that two journals change, half of them each.
+const PAYMENTS: usize = 400;
 
 async fn running() -> Env {
     let env = Env::on(TestDatabase::postgres().await).await;
@@ -35,6 +41,20 @@ async fn fail_inserts(env: &Env, table: &str, code: &str, times: usize, when: &s
     env.test_database.connect().await.execute_unprepared(&trouble).await.unwrap();
 }
 
+async fn until_waiting_for_a_lock(env: &Env) {
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let waiting = Statement::from_string(DbBackend::Postgres, waiting);
+    let looking = env.test_database.connect().await;
+    loop {
+        let waiting = looking.query_one_raw(waiting.clone()).await.unwrap().unwrap();
+        if waiting.try_get_by_index::<i64>(0).unwrap() > 0 {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
 #[tokio::test]
 async fn a_deadlock_that_aborts_the_journal_is_retried() {
     let env = running().await;
@@ -45,17 +65,7 @@ async fn a_deadlock_that_aborts_the_journal_is_retried() {
     held.execute_unprepared("SET LOCAL deadlock_timeout = '10min'").await.unwrap();
     insert_event(&held, "'evt_pay_1_100', 'psp_1', 'pay_1', 100").await;
     let submitting = env.queue([boxed(transition(&payment, 1))]).await;
-    let waiting =
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    let waiting = Statement::from_string(DbBackend::Postgres, waiting);
-    let looking = env.test_database.connect().await;
-    loop {
-        let waiting = looking.query_one_raw(waiting.clone()).await.unwrap().unwrap();
-        if waiting.try_get_by_index::<i64>(0).unwrap() > 0 {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    until_waiting_for_a_lock(&env).await;
     held.execute_unprepared("UPDATE payments SET updated_at = 9 WHERE id = 'pay_1'").await.unwrap();
     held.rollback().await.unwrap();
     assert!(answers(submitting).await[0].is_ok());
@@ -142,13 +152,12 @@ async fn cut_off(env: &Env, writes: Vec<JournalWrite>) {
 async fn waits_for_a_commit_in_progress_to_keep_the_feed_in_order() {
     let env = running().await;
     let payment = env.payment("1").await;
-    // Simulates a commit with a lost response: its event has a position, but is not visible yet.
-    env.journal.shared.outcome_unknown.store(true, std::sync::atomic::Ordering::Release);
-    let other = env.test_database.connect().await;
-    let held = other.begin().await.unwrap();
+    // A commit with a lost response, or of another node: its event has a position, but is not visible yet.
+    let held = env.database.begin().await.unwrap();
+    take_lines(&held, ["psp_1"]).await.unwrap();
     insert_event(&held, "'evt_before', 'psp_1', 'pay_0', 1").await;
     let submitting = env.queue([boxed(transition(&payment, 1))]).await;
-    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    until_waiting_for_a_lock(&env).await;
     assert_eq!(env.count::<events::Entity>().await, 0, "no later event is visible");
     held.commit().await.unwrap();
     assert!(answers(submitting).await[0].is_ok());
@@ -156,4 +165,50 @@ async fn waits_for_a_commit_in_progress_to_keep_the_feed_in_order() {
     feed.sort_by_key(|event| event.position);
     assert_eq!(feed[0].id, "evt_before");
     assert!(feed.len() > 1, "{feed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_of_a_psps_events_and_postings_misses_nothing_that_two_journals_write() {
+    let env = running().await;
+    let mut payments = Vec::new();
+    for n in 0..PAYMENTS {
+        payments.push(env.payment(&n.to_string()).await);
+    }
+    let mut writing = Vec::new();
+    for half in payments.chunks(PAYMENTS / 2) {
+        let (journal, task) = Journal::start(Database::open(env.test_database.url()).await.unwrap());
+        let running = AbortOnDropHandle::new(tokio::spawn(task.supervise(|_| {})));
+        let half = half.to_vec();
+        writing.push(tokio::spawn(async move {
+            let _running = running;
+            // A group for each write, so that the two journals commit as often as possible.
+            for payment in &half {
+                let mut write = transition(payment, 1);
+                write.consequences.postings.push(posting(&write.payment));
+                journal.submit(boxed(write)).await.unwrap();
+            }
+        }));
+    }
+    let (mut after, mut read) = ([0; 2], [BTreeSet::new(), BTreeSet::new()]);
+    loop {
+        let is_last = writing.iter().all(JoinHandle::is_finished);
+        for (n, table) in ["events", "ledger_postings"].into_iter().enumerate() {
+            let next = format!("SELECT position FROM {table} WHERE position > {} ORDER BY position", after[n]);
+            let next = Statement::from_string(DbBackend::Postgres, next);
+            for row in env.database.reader().query_all_raw(next).await.unwrap() {
+                after[n] = row.try_get_by_index::<i64>(0).unwrap();
+                read[n].insert(after[n]);
+            }
+        }
+        if is_last {
+            break;
+        }
+    }
+    for written in writing {
+        written.await.unwrap();
+    }
+    let events = env.all::<events::Entity>().await.into_iter().map(|event| event.position).collect();
+    let postings = env.all::<ledger_postings::Entity>().await.into_iter().map(|posting| posting.position).collect();
+    assert_eq!((read[0].len(), read[1].len()), (PAYMENTS, PAYMENTS));
+    assert_eq!(read, [events, postings]);
 }
