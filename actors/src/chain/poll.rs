@@ -11,7 +11,7 @@ use payferry_domain::FinalityProgress;
 use payferry_evm::client::{BlockHeader, ClientError, Heads};
 use payferry_evm::config::SpecError;
 use payferry_evm::{Degradation, Prefix};
-use payferry_journal::chain::cursor::{Link, Next, Unlinked, gaps};
+use payferry_journal::chain::cursor::{Gap, Link, Next, Unlinked, gaps};
 use payferry_journal::chain::rows;
 use payferry_journal::payments::StoreError;
 use payferry_journal::{ChainBatch, JournalError, JournalWrite};
@@ -167,7 +167,8 @@ impl WatcherState {
             }
             error = Some(reason);
         }
-        let changed = self.commit(&links, made.rows, heads).await?;
+        let gaps = gaps(self.known.tip().iter().chain(&links), self.args.spec.outage_secs);
+        let changed = self.commit(&links, made.rows, &gaps, heads).await?;
         let Some(view) = self.view(heads) else { return Ok(error) };
         // Covers the blocks caught up with. A payment with a final transfer reads its other recorded transfers from the
         // database.
@@ -175,7 +176,7 @@ impl WatcherState {
         self.notify_observed(&changed).await;
         // Publishing comes after notifying: a reader that sees the block as read finds its transfers notified.
         self.publish(view);
-        self.notify_progress(&links);
+        self.notify_progress(&links, gaps);
         self.finalise_waiting();
         Ok(error)
     }
@@ -208,6 +209,7 @@ impl WatcherState {
             headers_keep_from: 0,
             transfers: Vec::new(),
             deposits: Vec::new(),
+            outages: Vec::new(),
         }
     }
 
@@ -216,6 +218,7 @@ impl WatcherState {
         &mut self,
         links: &[Link],
         received: Vec<transfers::Model>,
+        gaps: &[Gap],
         heads: &Heads,
     ) -> Result<Vec<transfers::Model>, PollError> {
         let ChainContext { spec, journal, .. } = &self.args.context;
@@ -235,6 +238,7 @@ impl WatcherState {
             headers_keep_from: rows::row_number(keep_from),
             transfers,
             deposits,
+            outages: gaps.iter().map(|gap| rows::outage_row(spec.chain, gap)).collect(),
             ..self.batch(last, second_look_from)
         };
         let receipt = journal.submit(JournalWrite::ChainBatch(Box::new(batch))).await?;
@@ -348,11 +352,9 @@ impl WatcherState {
     }
 
     /// Notifies of outages first, so that no deadline passes that an outage extends.
-    fn notify_progress(&self, links: &[Link]) {
+    fn notify_progress(&self, links: &[Link], gaps: Vec<Gap>) {
         let ChainContext { spec, inbox, .. } = &self.args.context;
-        let before = links.first().and_then(|first| first.number.checked_sub(1));
-        let before = before.and_then(|number| self.known.link(number));
-        for gap in gaps(before.iter().chain(links), spec.outage_secs) {
+        for gap in gaps {
             inbox.chain_stalled(spec.chain, gap.block, gap.from, gap.to);
         }
         let newest = links.iter().map(|link| link.time).max().unwrap_or(Timestamp(0));

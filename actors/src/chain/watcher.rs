@@ -16,7 +16,7 @@ use payferry_evm::config::{L1Data, SpecError};
 use payferry_evm::pace::{PollRequests, backoff};
 use payferry_evm::{Degradation, eip3009};
 use payferry_journal::chain::cursor::Known;
-use payferry_journal::chain::rows;
+use payferry_journal::chain::rows::{self, LoadError};
 use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
 use ractor::RpcReplyPort;
 use serde::Serialize;
@@ -163,7 +163,7 @@ impl Behaviour for Watcher {
             _ticker: ticker,
             args,
         };
-        state.notify_gaps_again();
+        state.notify_outages().await?;
         Ok(state)
     }
 
@@ -366,17 +366,15 @@ impl WatcherState {
 
     /// Reloads the cursor from the database: another writer moved it, or the outcome of a commit is unknown.
     pub(super) async fn reload(&mut self) {
-        match rows::load_known(&self.args.database, self.args.spec.chain).await {
-            Ok((known, second_look_from)) => {
-                self.known = known;
-                self.second.from = second_look_from;
-                // Gaps that were committed but not notified. Transfers follow in the next sweeps.
-                self.notify_gaps_again();
-            }
-            Err(load) => {
-                tracing::warn!(chain = %self.args.spec.chain, error = %load, "the cursor could not be read");
-            }
+        if let Err(load) = self.try_reload().await {
+            tracing::warn!(chain = %self.args.spec.chain, error = %load, "the cursor could not be read");
         }
+    }
+
+    async fn try_reload(&mut self) -> Result<(), LoadError> {
+        (self.known, self.second.from) = rows::load_known(&self.args.database, self.args.spec.chain).await?;
+        // Outages that were committed but not notified. Transfers follow in the next sweeps.
+        self.notify_outages().await
     }
 
     /// Logs, once per change, why the chain cannot be read, or that it can be read again.
@@ -432,11 +430,12 @@ impl WatcherState {
         }
     }
 
-    /// Notifies again of outages that the previous watcher recorded; each is applied once.
-    fn notify_gaps_again(&self) {
-        let ChainContext { spec, inbox, .. } = &self.args.context;
-        for gap in payferry_journal::chain::cursor::gaps(self.known.links(), spec.outage_secs) {
+    /// Notifies again of the recorded outages; each is applied once.
+    async fn notify_outages(&self) -> Result<(), LoadError> {
+        let ChainContext { spec, database, inbox, .. } = &self.args.context;
+        for gap in rows::load_outages(database, spec.chain).await? {
             inbox.chain_stalled(spec.chain, gap.block, gap.from, gap.to);
         }
+        Ok(())
     }
 }

@@ -12,7 +12,6 @@ pub mod audit;
 pub mod chain;
 pub mod customers;
 pub mod lists;
-pub mod opening;
 pub mod outbound;
 pub mod payments;
 pub mod postings;

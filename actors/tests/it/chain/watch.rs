@@ -2,7 +2,7 @@
 
 use payferry_domain::payment::Presence;
 use payferry_domain::{Amount, Chain, Finality, PaymentId, Token};
-use payferry_entities::transfers;
+use payferry_entities::{chain_headers, transfers};
 use sea_orm::{EntityTrait, IntoActiveModel};
 
 use super::env::{Env, Progress};
@@ -90,12 +90,29 @@ async fn outage_is_reported_before_later_progress() {
     let gap = Progress::StoodStill { outage: after.number, from: time(before.timestamp), to: time(after.timestamp) };
     env.until("progress is reported", async || env.inbox.progress.lock().len() >= 2).await;
     assert_eq!(*env.inbox.progress.lock(), [gap, Progress::To(time(after.timestamp))]);
+    // The next watcher reports the outage again, in case the first one died in between, although its blocks are forgotten.
+    env.mine_and_read(1).await;
     env.stop_watcher().await;
-
-    // The next watcher reports the outage again, in case the first one died in between.
+    chain_headers::Entity::delete_many().exec(env.database.writer()).await.unwrap();
     env.inbox.progress.lock().clear();
     env.watch().await;
     assert_eq!(env.inbox.progress.lock().first(), Some(&gap));
+}
+
+#[tokio::test]
+async fn outage_before_final_blocks_that_are_read_together_is_reported() {
+    let env = Env::watching().await;
+    env.mine_and_read(1).await;
+    let before = env.devchain.head().timestamp;
+    env.stop_watcher().await;
+    env.devchain.jump_time(100).await.unwrap();
+    env.mine(200).await;
+    env.inbox.progress.lock().clear();
+    env.watch().await;
+    env.read_all().await;
+    let from = payferry_domain::Timestamp::from_secs(i64::try_from(before).unwrap());
+    let is_told = |progress: &Progress| matches!(progress, Progress::StoodStill { from: began, .. } if *began == from);
+    env.until("the outage is reported", async || env.inbox.progress.lock().iter().any(is_told)).await;
 }
 
 #[tokio::test]

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use crate::lists::{text_list, texts_of};
 use payferry_domain::payment::{BlockRef, ObservedTransfer, Presence, TransferKey};
 use payferry_domain::{Address, Amount, Chain, Hash32, PaymentId, Timestamp, Token};
-use payferry_entities::{Database, chain_cursors, chain_headers, query_all, transfers};
+use payferry_entities::{Database, chain_cursors, chain_headers, chain_outages, query_all, transfers};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder};
 
-use super::cursor::{Known, Link};
+use super::cursor::{Gap, Known, Link};
 
 /// Maximum number of values per statement.
 const LOOKUP_ADDRESSES_MAX: usize = 5_000;
@@ -120,6 +120,30 @@ pub fn header_row(chain: Chain, link: &Link) -> chain_headers::Model {
         parent_hash: link.parent_hash.to_string(),
         time: link.time.as_millis(),
     }
+}
+
+/// Row of `chain_outages` for a gap.
+pub fn outage_row(chain: Chain, gap: &Gap) -> chain_outages::Model {
+    chain_outages::Model {
+        chain: chain.as_str().to_owned(),
+        block_number: row_number(gap.block),
+        began_at: gap.from.as_millis(),
+        ended_at: gap.to.as_millis(),
+    }
+}
+
+/// The recorded outages of a chain, oldest first.
+pub async fn load_outages(database: &Database, chain: Chain) -> Result<Vec<Gap>, LoadError> {
+    let rows = chain_outages::Entity::find()
+        .filter(chain_outages::Column::Chain.eq(chain.as_str()))
+        .order_by_asc(chain_outages::Column::BlockNumber)
+        .all(database.reader())
+        .await?;
+    let gap = |row: chain_outages::Model| {
+        let (from, to) = (Timestamp(row.began_at), Timestamp(row.ended_at));
+        Ok(Gap { block: block_number(row.block_number)?, from, to })
+    };
+    rows.into_iter().map(gap).collect()
 }
 
 /// Cursor row for a block.

@@ -3,8 +3,8 @@
 use payferry_domain::Chain;
 use payferry_entities::{
     ChainTxStatus, DeliveryStatus, OperationStatus, audit_log, authorizations, chain_cursors, chain_headers,
-    chain_tx_attempts, chain_txs, customers, delivery_attempts, deposits, events, idempotency_keys, ledger_postings,
-    operations, payment_transitions, payments, refunds, sending_transitions, sendings, transfers,
+    chain_outages, chain_tx_attempts, chain_txs, customers, delivery_attempts, deposits, events, idempotency_keys,
+    ledger_postings, operations, payment_transitions, payments, refunds, sending_transitions, sendings, transfers,
 };
 
 use super::observer::PaymentMove;
@@ -298,6 +298,8 @@ pub struct ChainBatch {
     pub transfers: Vec<transfers::Model>,
     /// Transfers from outside to vaults of PSPs. They are posted with the batch that makes their block final.
     pub deposits: Vec<deposits::Model>,
+    /// Outages that these blocks ended.
+    pub outages: Vec<chain_outages::Model>,
 }
 
 /// The outcome of a webhook attempt. Precondition: the number of the attempt is new for its delivery.

@@ -154,6 +154,11 @@ rows! {
         number: i64,
     }
 
+    OldOutagesRow {
+        chain: &'a str,
+        ended_before: i64,
+    }
+
     AppliedRow {
         chain: &'a str,
         block_hash: &'a str,

@@ -1,5 +1,7 @@
 //! Cursors, transfers, operations, and their transactions.
 
+use payferry_entities::chain_outages;
+
 use super::*;
 use crate::writer::{MovedAmounts, OperationChange, OperationRefusal, RefusedOperation};
 
@@ -307,4 +309,31 @@ async fn an_operation_that_was_queued_again_is_not_refused() {
     // The new revision can be refused, once.
     assert_eq!(env.submit(refusal(&[("op_1", 2)])).await.unwrap().operations.len(), 1);
     assert!(env.submit(refusal(&[("op_1", 2)])).await.unwrap().operations.is_empty());
+}
+
+#[tokio::test]
+async fn outages_are_recorded_with_their_blocks_and_deleted_after_their_time() {
+    const DAY_MS: i64 = 86_400_000;
+    let env = Env::running().await;
+    let outage = |block_number: i64, ended_at: i64| chain_outages::Model {
+        chain: "base".to_owned(),
+        block_number,
+        began_at: ended_at - 60_000,
+        ended_at,
+    };
+    let ended = |before, after, number, outages| ChainBatch { outages, ..batch(before, after, number) };
+    let found = async || {
+        let mut rows = env.all::<chain_outages::Entity>().await;
+        rows.sort_by_key(|row| row.block_number);
+        rows
+    };
+    env.submit(write(ended(None, "0x5", 5, vec![outage(4, DAY_MS), outage(5, 2 * DAY_MS)]))).await.unwrap();
+    assert_eq!(found().await, [outage(4, DAY_MS), outage(5, 2 * DAY_MS)]);
+    // A lost compare-and-swap of the cursor records nothing.
+    let lost = env.submit(write(ended(Some("0x4"), "0x6", 6, vec![outage(6, 3 * DAY_MS)]))).await;
+    assert!(matches!(lost, Err(JournalError::Conflict)), "{lost:?}");
+    // After a reorganisation, another block with the same number ends the outage.
+    let again = vec![outage(5, 3 * DAY_MS), outage(7, 32 * DAY_MS)];
+    env.submit(write(ended(Some("0x5"), "0x7", 7, again))).await.unwrap();
+    assert_eq!(found().await, [outage(5, 3 * DAY_MS), outage(7, 32 * DAY_MS)]);
 }

@@ -354,6 +354,7 @@ pub(crate) fn batch(before: Option<&str>, after: &str, block_number: i64) -> Cha
         headers_keep_from: 0,
         transfers: Vec::new(),
         deposits: Vec::new(),
+        outages: Vec::new(),
     }
 }
 
