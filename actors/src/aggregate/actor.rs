@@ -109,7 +109,7 @@ impl<A: Aggregate> Behaviour for AggregateActor<A> {
         let (outcome, reply) = match message {
             Message::Take(request) => {
                 let Request { command, rows, reply } = *request;
-                (self.carry_out(&command, &rows, state).await, reply)
+                (self.carry_out(&command, &rows, reply.is_some(), state).await, reply)
             }
             Message::Resume => (self.resume(state).await, None),
             Message::Reload => {
@@ -169,23 +169,44 @@ impl<A: Aggregate> AggregateActor<A> {
         Ok(())
     }
 
-    /// Runs a command, again on the current row if another writer changed it.
-    async fn carry_out(&self, command: &A::Command, rows: &A::Rows, state: &mut State<A>) -> Outcome<A> {
+    /// Runs a command, again on the current row if another writer changed it. Before a client's command is rejected or has
+    /// no effect, the row is read: another node may have changed it.
+    async fn carry_out(
+        &self,
+        command: &A::Command,
+        rows: &A::Rows,
+        is_clients: bool,
+        state: &mut State<A>,
+    ) -> Outcome<A> {
+        let mut must_read = is_clients;
         for _ in 0..CONFLICTS_MAX {
+            must_read &= !state.stale;
             self.refresh(state).await?;
             if state.aggregate.must_know_all(command) {
                 Box::pin(self.take_unapplied(state)).await?;
             }
-            if self.attempt(command, rows, state).await? {
+            if self.attempt(command, rows, must_read, state).await? {
                 return Ok(());
             }
         }
         Err(Failed::contended())
     }
 
-    /// Decides and commits; returns `false` if another writer changed the row.
-    async fn attempt(&self, command: &A::Command, rows: &A::Rows, state: &mut State<A>) -> Outcome<A, bool> {
-        let (write, transition) = match state.aggregate.decide(&self.aggregates, command, rows).await? {
+    /// Decides and commits; returns `false` if another writer changed the row, or may have changed it: the command would
+    /// change nothing, and `must_read` is set.
+    async fn attempt(
+        &self,
+        command: &A::Command,
+        rows: &A::Rows,
+        must_read: bool,
+        state: &mut State<A>,
+    ) -> Outcome<A, bool> {
+        let decided = state.aggregate.decide(&self.aggregates, command, rows).await;
+        if must_read && matches!(decided, Ok(Decided::Known(..)) | Err(Failed { recovery: Recovery::Nothing, .. })) {
+            state.stale = true;
+            return Ok(false);
+        }
+        let (write, transition) = match decided? {
             Decided::Known(write, due) => {
                 if let Some(write) = write {
                     self.submit(state, write).await?;
@@ -231,7 +252,7 @@ impl<A: Aggregate> AggregateActor<A> {
     async fn take_unapplied(&self, state: &mut State<A>) -> Outcome<A> {
         for fact in state.aggregate.unapplied(&self.aggregates).await? {
             let mut conflicts = 0;
-            while !self.attempt(&fact, &A::Rows::default(), state).await? {
+            while !self.attempt(&fact, &A::Rows::default(), false, state).await? {
                 conflicts += 1;
                 if conflicts == CONFLICTS_MAX {
                     return Err(Failed::contended());

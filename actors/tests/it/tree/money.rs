@@ -1,4 +1,4 @@
-//! Outbound transfers and the ledger in the whole tree: crashes, and data older than the ledger.
+//! Outbound transfers and the ledger in the whole tree: crashes and limits.
 
 use std::time::Duration;
 
@@ -7,13 +7,12 @@ use alloy::sol_types::SolCall;
 use payferry_actors::OrderError;
 use payferry_contracts::Payferry;
 use payferry_domain::outbound::{OutboundId, OutboundStatus, OutboundTransfer};
-use payferry_domain::payment::Status;
 use payferry_domain::{Address, Amount, Chain, CommandError, WithdrawalId};
-use payferry_entities::{balances, ledger_openings, ledger_postings};
+use payferry_entities::balances;
 use payferry_evm::L1Data;
 use payferry_evm::wallet::alloy_address;
 use payferry_runtime::observe::ActorKind;
-use sea_orm::{ConnectionTrait, DbBackend, EntityTrait, QueryOrder};
+use sea_orm::EntityTrait;
 
 use super::refund;
 use crate::env::{Coin, Env, Options, until_some};
@@ -111,57 +110,6 @@ async fn withdrawals_in_progress_continue_after_an_abrupt_end() {
     assert_eq!(env.balance(TREASURER).await, 9 * TOKEN);
     assert_eq!(balance(&env).await, (900_000, 0));
     assert!(matches!(order(&env, "1").await, Err(OrderError::InsufficientBalance)));
-}
-
-async fn postings(env: &Env) -> Vec<ledger_postings::Model> {
-    use ledger_postings::Column::{Line, Subject, Version};
-    let all = ledger_postings::Entity::find().order_by_asc(Subject).order_by_asc(Version).order_by_asc(Line);
-    let mut all = all.all(env.database.reader()).await.unwrap();
-    for posting in &mut all {
-        posting.position = 0;
-    }
-    all
-}
-
-/// Restores the state of a database from before the ledger existed.
-async fn forget_the_ledger(env: &Env) {
-    let writer = env.database.writer();
-    let triggers: &[&str] = match writer.get_database_backend() {
-        DbBackend::Sqlite => &["DROP TRIGGER ledger_postings_no_delete", "DROP TRIGGER ledger_postings_no_update"],
-        _ => &["DROP TRIGGER ledger_postings_append_only ON ledger_postings"],
-    };
-    let tables = ["DELETE FROM ledger_postings", "DELETE FROM balances", "DELETE FROM ledger_openings"];
-    for sql in triggers.iter().chain(&tables) {
-        writer.execute_unprepared(sql).await.unwrap();
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn settlements_older_than_the_ledger_are_on_the_balance() {
-    let mut env = Env::new().await;
-    settle_payments(&env, 3).await;
-    let short = env.underpaid("4").await;
-    let open = env.initiate("10").await;
-    let (posted, had) = (postings(&env).await, balance(&env).await);
-    assert_eq!((posted.len(), had), (3 * 3 + 1, (3 * 9_900_000, 0)));
-
-    env.stop(true).await;
-    forget_the_ledger(&env).await;
-    env.start().await;
-    assert_eq!((postings(&env).await, balance(&env).await), (posted.clone(), had));
-    // Payments in progress continue in their state.
-    env.pay(&short, "6").await;
-    env.pay(&open, "10").await;
-    for id in [short.id(), open.id()] {
-        env.until_status(id, Status::Settled).await;
-    }
-    assert_eq!(balance(&env).await, (5 * 9_900_000, 0));
-    let marks = ledger_openings::Entity::find().all(env.database.reader()).await.unwrap();
-    assert_eq!(marks.len(), 1);
-    let posted = postings(&env).await;
-    env.restart(true).await;
-    assert_eq!((postings(&env).await, balance(&env).await), (posted, (5 * 9_900_000, 0)), "once is enough");
-    order(&env, "49.5").await.unwrap();
 }
 
 /// Starts with a contract whose limit allows a transfer of at most 2 USDC.

@@ -3,10 +3,17 @@
 use alloy::primitives::U256;
 use alloy::sol_types::SolCall;
 use payferry_contracts::Token;
-use payferry_domain::Amount;
-use payferry_domain::payment::{Command, FailureReason, Label, Status};
+use payferry_domain::payment::{
+    BlockRef, Command, Decision, FailureReason, Label, ObservedTransfer, Status, fixtures, transition,
+};
+use payferry_domain::{Amount, CommandError};
+use payferry_entities::quarantines;
 use payferry_evm::wallet::alloy_address;
+use payferry_journal::payments::{RequestRows, transition_write};
+use payferry_journal::psps::Destinations;
 use payferry_runtime::observe::ActorKind;
+
+use sea_orm::{EntityTrait, PaginatorTrait};
 
 use crate::env::{Coin, Env};
 
@@ -70,8 +77,8 @@ async fn a_speck_of_dust_in_the_same_block_has_the_same_outcome_for_every_paymen
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_panics_are_forgiven_and_the_fourth_quarantines() {
-    let env = Env::new().await;
+async fn three_panics_are_forgiven_and_the_fourth_quarantines_until_the_release() {
+    let mut env = Env::new().await;
     let (bad, good) = (env.initiate("10").await, env.initiate("10").await);
     for panics in 1..=3 {
         env.system().inject_panic(bad.id());
@@ -85,7 +92,46 @@ async fn three_panics_are_forgiven_and_the_fourth_quarantines() {
     env.until_status(good.id(), Status::Settled).await;
     assert_eq!(env.load(bad.id()).await.status, Status::Pending);
 
-    assert!(env.system().release(bad.id()));
+    let stored = async |env: &Env| quarantines::Entity::find().count(env.database.reader()).await.unwrap();
+    env.until("stored", async || stored(&env).await == 1).await;
+    env.restart(true).await;
+    let quarantine = env.system().quarantine_of(bad.id()).unwrap();
+    assert!(quarantine.reason.contains("on purpose"), "{quarantine:?}");
+    let refused = env.system().command(bad.id(), Command::Cancel, None).await;
+    assert!(matches!(refused, Err(CommandError::Quarantined)), "{refused:?}");
+    assert_eq!(env.load(bad.id()).await.status, Status::Pending);
+
+    assert!(env.release(bad.id()).await);
     env.until_status(bad.id(), Status::Settled).await;
     env.assert_settled(2).await;
+    assert_eq!(stored(&env).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_is_not_refused_for_a_state_that_the_payment_has_left() {
+    let env = Env::new().await;
+    let pending = env.initiate("10").await;
+    // Another node applies a transfer of too little, and the deadline. The actor here still has the pending payment.
+    let block = BlockRef { number: 100, time: pending.terms.created_at.plus_secs(1) };
+    let token_address = pending.terms.token_address;
+    let short = fixtures::Tx(ObservedTransfer { token_address, block, ..fixtures::tx(1).of("4").0 });
+    let chain_time = pending.deadline().plus_secs(1);
+    let mut payment = pending.clone();
+    for command in
+        [short.seen(), short.finalised(), short.screened(Decision::Allow), Command::PassDeadline { chain_time }]
+    {
+        let now = env.clock().now();
+        let transition = transition(&payment, &command, now).unwrap().unwrap();
+        let rows = RequestRows::default();
+        let to = |_| Destinations::default();
+        let write = transition_write(&payment, &transition, &command, rows, now, Amount::MAX, to).unwrap();
+        env.system().journal().submit(write).await.unwrap();
+        payment = transition.payment;
+    }
+    assert_eq!(payment.status, Status::Mismatched);
+    let accept = Command::Accept { expected_received: None };
+    let accepted = env.system().command(pending.id(), accept.clone(), None).await.unwrap();
+    assert_eq!((accepted.status, accepted.version), (Status::Confirmed, payment.version + 1));
+    // Refused by the row itself.
+    env.system().command(pending.id(), accept, None).await.unwrap_err();
 }
