@@ -4,8 +4,8 @@
 //! positions up to a bounded disorder, so a binary search finds the position of a time.
 
 use payferry_domain::{PspId, Timestamp};
+use payferry_entities::Database;
 use payferry_entities::ledger_postings::{Column, Entity};
-use payferry_entities::{Database, ledger_openings};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
 /// Seconds by which a posting's time may be earlier than that of a preceding posting: a decision may be written late,
@@ -29,21 +29,12 @@ impl Span {
         from: Option<Timestamp>,
         to: Option<Timestamp>,
     ) -> Result<Self, DbErr> {
-        if from.is_none() && to.is_none() {
-            return Ok(Self { from: None, to: None });
-        }
-        // Postings from before the ledger's introduction were made per payment, so their times are not ordered.
-        let opening = ledger_openings::Entity::find().one(database.reader()).await?;
-        let Some(opening) = opening else { return Ok(Self { from: None, to: None }) };
-        let since = Timestamp(opening.opened_at).plus_secs(DISORDER_SECS_MAX);
-        let from = from.map(|from| from.plus_secs(-DISORDER_SECS_MAX)).filter(|from| *from > since);
-        let to = to.map(|to| to.plus_secs(DISORDER_SECS_MAX)).filter(|to| *to > since);
         let mut span = Self { from: None, to: None };
         if let Some(from) = from {
-            span.from = Some(place(database, psp_id, from).await?);
+            span.from = Some(place(database, psp_id, from.plus_secs(-DISORDER_SECS_MAX)).await?);
         }
         if let Some(to) = to {
-            span.to = Some(place(database, psp_id, to).await?);
+            span.to = Some(place(database, psp_id, to.plus_secs(DISORDER_SECS_MAX)).await?);
         }
         Ok(span)
     }
@@ -74,18 +65,18 @@ mod tests {
     use payferry_accounts::tenants::psp_row;
     use payferry_entities::{ledger_postings, psps};
     use payferry_journal::psps::PspPolicies;
-    use payferry_migration::{Migrator, MigratorTrait};
+    use payferry_migration::migrate;
     use sea_orm::{ActiveValue, IntoActiveModel};
 
     use super::*;
 
     const HOUR: i64 = 3_600_000;
-    const OPENED: i64 = 1_000 * HOUR;
+    const BEGUN: i64 = 1_000 * HOUR;
 
     async fn database(folder: &tempfile::TempDir) -> Database {
         let url = format!("sqlite://{}?mode=rwc", folder.path().join("payferry.db").display());
         let database = Database::open(&url).await.unwrap();
-        Migrator::up(database.long_timeout(), None).await.unwrap();
+        migrate(&database.long_timeout()).await.unwrap();
         database
     }
 
@@ -142,17 +133,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let database = database(&folder).await;
         let (psp, other) = (add_psp(&database).await, add_psp(&database).await);
-        // Before the ledger's opening: not ordered by time.
-        post(&database, psp, (0..200).map(|n| OPENED - ((n * 37) % 200) * HOUR)).await;
-        let opened = ledger_openings::Model { id: 1, opened_at: OPENED };
-        let opened = ledger_openings::Entity::insert(opened.into_active_model());
-        opened.exec_without_returning(database.writer()).await.unwrap();
         // Two accounts in turn, one posting every six minutes, each up to 50 minutes late.
         for n in 0..1_000 {
             let who = if n % 3 == 0 { other } else { psp };
-            post(&database, who, [OPENED + n * HOUR / 10 - ((n * 17) % 50) * 60_000]).await;
+            post(&database, who, [BEGUN + n * HOUR / 10 - ((n * 17) % 50) * 60_000]).await;
         }
-        let ends = [-300, -5, 0, 1, 2, 3, 10, 50, 51, 99, 100, 200].map(|hours| OPENED + hours * HOUR);
+        let ends = [-300, -5, 0, 1, 2, 3, 10, 50, 51, 99, 100, 200].map(|hours| BEGUN + hours * HOUR);
         for from in ends {
             for to in ends {
                 let span = Span::of(&database, psp, Some(Timestamp(from)), Some(Timestamp(to))).await.unwrap();
@@ -161,7 +147,7 @@ mod tests {
             }
         }
         // Of a hundred hours, it reads little more than the two requested.
-        let (from, to) = (Timestamp(OPENED + 50 * HOUR), Timestamp(OPENED + 52 * HOUR));
+        let (from, to) = (Timestamp(BEGUN + 50 * HOUR), Timestamp(BEGUN + 52 * HOUR));
         let span = Span::of(&database, psp, Some(from), Some(to)).await.unwrap();
         let read = times(&database, psp, Some(span), 0, i64::MAX).await;
         assert!(read.len() < 60, "{} of 866", read.len());
