@@ -128,7 +128,7 @@ impl App {
         let metrics = telemetry::keep_metrics();
         // Taken before the migration, because another service may still use the database.
         let hold = parts.database.hold().await.context("the database cannot be used")?;
-        payferry_migration::migrate(parts.database.long_timeout())
+        payferry_migration::migrate(&parts.database.long_timeout())
             .await
             .context("the database could not be migrated")?;
         let screening = ScreeningConfig {

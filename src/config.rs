@@ -144,6 +144,21 @@ pub struct DatabaseSection {
     /// URL in the form that [`database_url`] returns.
     #[serde(deserialize_with = "values::any_database_url")]
     pub url: String,
+    /// URLs of PostgreSQL servers that replicate each other. If there are any, they replace `url`.
+    #[serde(deserialize_with = "values::postgres_urls")]
+    pub urls: Vec<String>,
+}
+
+impl DatabaseSection {
+    /// The database at this URL only.
+    pub fn at(url: String) -> Self {
+        Self { url, urls: Vec::new() }
+    }
+
+    /// URLs of the database, each of another server.
+    pub fn servers(&self) -> &[String] {
+        if self.urls.is_empty() { std::slice::from_ref(&self.url) } else { &self.urls }
+    }
 }
 
 /// Files that hold secrets.

@@ -221,7 +221,7 @@ mod tests {
         let database = open(folder.path()).await;
         let snapshot = database.snapshot().await.unwrap();
         write(&database, 2 * SQLITE_CHECKPOINT_PAGES).await;
-        let (own, writer) = (database.checkpointing().unwrap(), database.long_timeout().clone());
+        let (own, writer) = (database.checkpointing().unwrap(), database.long_timeout());
         let file = file_of(&own).await.unwrap();
         // Pages from before the reader are moved, by this call or by the task of the database.
         look(&own, &writer, file).await.unwrap();
@@ -244,7 +244,7 @@ mod tests {
         write(&database, 256).await;
         let snapshot = database.snapshot().await.unwrap();
         write(&database, SQLITE_LOG_PAGES + 1_024).await;
-        let (own, writer) = (database.checkpointing().unwrap(), database.long_timeout().clone());
+        let (own, writer) = (database.checkpointing().unwrap(), database.long_timeout());
         let since = std::time::Instant::now();
         let file = file_of(&own).await.unwrap();
         assert!(file.is_some());

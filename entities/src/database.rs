@@ -12,6 +12,7 @@ use sea_orm::{
 use sqlx::Connection as _;
 use sqlx::sqlite::SqliteConnectOptions;
 use tokio::sync::Semaphore;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::checkpoints::{Checkpoints, READERS_PATIENCE, SQLITE_LOG_PAGES_MAX};
 use crate::connection::{Connection, Transaction};
@@ -55,23 +56,34 @@ pub struct Database {
     reader: Connection,
     visitors: Connection,
     visitors_writing: Arc<Semaphore>,
-    long_timeout: DatabaseConnection,
+    long_timeout: Pool,
     /// The journal's only connection, and the lock that its sessions hold. Set only for PostgreSQL.
     pub(crate) journal: Option<(Connection, Arc<WriterLock>)>,
     /// Set only for SQLite.
     checkpoints: Option<Arc<Checkpoints>>,
+    /// Follows the primary. Set only for PostgreSQL.
+    _following: Option<Arc<AbortOnDropHandle<()>>>,
 }
 
 impl Database {
     /// Opens `url`: `sqlite://path?mode=rwc`, or `postgres://...`. Fails within seconds if the database is unreachable.
     /// If another process locks an SQLite file, it retries for up to [`SQLITE_OPEN_PATIENCE`].
+    pub async fn open(url: &str) -> Result<Self, DbErr> {
+        Self::open_primary(&[url]).await
+    }
+
+    /// Opens the database of these URLs. Several are PostgreSQL servers that replicate each other: all connections lead to
+    /// the primary, also when another server becomes it.
     ///
     /// A new SQLite file is readable by its owner only.
     ///
     /// SQLite runs in WAL mode with `synchronous=FULL` and foreign keys enabled, so committed data survives a power
     /// failure.
-    pub async fn open(url: &str) -> Result<Self, DbErr> {
-        if url.starts_with("sqlite:") {
+    pub async fn open_primary(urls: &[impl AsRef<str>]) -> Result<Self, DbErr> {
+        if let [url] = urls
+            && url.as_ref().starts_with("sqlite:")
+        {
+            let url = url.as_ref();
             make_private(url);
             let until = Instant::now() + SQLITE_OPEN_PATIENCE;
             let connect =
@@ -80,28 +92,35 @@ impl Database {
             let reader = connect(SQLITE_READERS_MAX, SQLITE_BUSY_TIMEOUT).await?;
             let visitors = connect(SQLITE_API_CALLS_MAX, SQLITE_BUSY_TIMEOUT).await?;
             let checkpoints = Checkpoints::start(connect(1, READERS_PATIENCE).await?, writer.clone());
-            let unlimited = |pool| Connection { pool: Pool::unlimited(pool), turns: None };
+            let unlimited = |pool| Connection { pool: Pool::lasting(pool), turns: None };
             return Ok(Self {
-                long_timeout: writer.clone(),
+                long_timeout: Pool::lasting(writer.clone()),
                 writer: unlimited(writer),
                 reader: unlimited(reader),
                 visitors: unlimited(visitors),
                 visitors_writing: Arc::new(Semaphore::new(SQLITE_API_WRITES_MAX)),
                 journal: None,
                 checkpoints: Some(Arc::new(checkpoints)),
+                _following: None,
             });
         }
-        let server = Arc::new(postgres::Server::reach(url).await?);
+        let server = postgres::Server::reach(urls).await?;
         let limited = |max| Connection { pool: server.pool(max), turns: None };
-        let lock = Arc::new(WriterLock::new(server.application()));
+        let lock = Arc::new(WriterLock::new(&server.application()));
+        let [writer, reader, visitors] =
+            [postgres::WRITERS_MAX, postgres::READERS_MAX, postgres::API_CALLS_MAX].map(limited);
+        let (long_timeout, journal) = (server.patient_pool(), server.journal_pool(&lock));
+        let pools = [&writer, &reader, &visitors].map(|connection| connection.pool.clone());
+        let pools = pools.into_iter().chain([long_timeout.clone(), journal.clone()]).collect();
         Ok(Self {
-            writer: limited(postgres::WRITERS_MAX),
-            reader: limited(postgres::READERS_MAX),
-            visitors: limited(postgres::API_CALLS_MAX),
+            writer,
+            reader,
+            visitors,
             visitors_writing: Arc::new(Semaphore::new(postgres::API_WRITES_MAX)),
-            long_timeout: server.patient_pool(),
-            journal: Some((Connection { pool: server.journal_pool(&lock), turns: None }, lock)),
+            long_timeout,
+            journal: Some((Connection { pool: journal, turns: None }, lock)),
             checkpoints: None,
+            _following: Some(Arc::new(server.follow(pools))),
         })
     }
 
@@ -130,8 +149,8 @@ impl Database {
     }
 
     /// Connections without time limits, for slow background work: migrations and deletion of old rows.
-    pub fn long_timeout(&self) -> &DatabaseConnection {
-        &self.long_timeout
+    pub fn long_timeout(&self) -> DatabaseConnection {
+        self.long_timeout.now()
     }
 
     /// Begins a write transaction (on SQLite `BEGIN IMMEDIATE`, so that it never fails in the middle because of a
@@ -152,7 +171,8 @@ impl Database {
             (self.reader.pool.now().begin().await?, "SELECT COUNT(*) FROM sqlite_schema")
         } else {
             let (level, access) = (Some(IsolationLevel::RepeatableRead), Some(AccessMode::ReadOnly));
-            let begun = self.long_timeout.begin_with_config(level, access);
+            let pool = self.long_timeout.now();
+            let begun = pool.begin_with_config(level, access);
             (within(postgres::ANSWER_TIMEOUT, begun).await?, "SELECT 1")
         };
         // The snapshot is taken by the first query, not by the start of the transaction.
@@ -172,7 +192,7 @@ impl Database {
 
     /// Closes all connections.
     pub async fn close(self) -> Result<(), DbErr> {
-        let Self { writer, reader, visitors, long_timeout, journal, checkpoints, .. } = self;
+        let Self { writer, reader, visitors, long_timeout, journal, checkpoints, _following, .. } = self;
         if let Some(checkpoints) = checkpoints {
             checkpoints.close().await?;
         }
@@ -182,7 +202,7 @@ impl Database {
         visitors.pool.now().close().await?;
         reader.pool.now().close().await?;
         writer.pool.now().close().await?;
-        long_timeout.close().await
+        long_timeout.now().close().await
     }
 }
 

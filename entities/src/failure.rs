@@ -78,6 +78,19 @@ impl DatabaseFailure {
         words.into()
     }
 
+    /// Returns true if the server is a standby.
+    pub(crate) fn is_standby(error: &DbErr) -> bool {
+        match error {
+            DbErr::Conn(RuntimeErr::SqlxError(error))
+            | DbErr::Exec(RuntimeErr::SqlxError(error))
+            | DbErr::Query(RuntimeErr::SqlxError(error)) => {
+                error.as_database_error().and_then(sqlx::error::DatabaseError::code).as_deref()
+                    == Some(POSTGRES_READ_ONLY)
+            }
+            _ => false,
+        }
+    }
+
     /// Returns true if opening took too long or another process was in the way, so that there is no sign of a defect.
     pub(crate) fn is_delay(error: &DbErr) -> bool {
         let DbErr::Conn(RuntimeErr::SqlxError(error)) = error else {

@@ -1,4 +1,4 @@
-//! A pool of connections that is replaced when the server stops answering.
+//! A pool of connections that is replaced when the server stops answering or accepting writes.
 //!
 //! The driver tests every connection that is returned to its pool, without a time limit. A connection that is returned
 //! when the network falls silent never comes back and never makes room for another one, so waiting for the pool would not
@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use sea_orm::{ConnAcquireErr, DatabaseConnection, DbErr, RuntimeErr};
 
+use crate::failure::DatabaseFailure;
+
 /// Time limit for an answer; `None` if the database always answers in time.
 pub(crate) type Limit = Option<Duration>;
 
@@ -24,8 +26,7 @@ pub(crate) struct Pool(Arc<Shared>);
 
 struct Shared {
     current: Mutex<Current>,
-    /// `None` if it is never replaced.
-    create: Option<Create>,
+    create: Create,
     limit: Limit,
 }
 
@@ -48,19 +49,22 @@ pub(crate) struct Call {
 }
 
 impl Pool {
-    /// A pool whose database always answers.
-    pub(crate) fn unlimited(pool: DatabaseConnection) -> Self {
-        Self::new(pool, None, None)
+    /// A pool that is never replaced, because its database always answers.
+    pub(crate) fn lasting(pool: DatabaseConnection) -> Self {
+        Self::new(None, move || pool.clone())
     }
 
     /// A pool whose calls have this time limit.
-    pub(crate) fn limited(limit: Duration, create: impl Fn() -> DatabaseConnection + Send + Sync + 'static) -> Self {
-        Self::new(create(), Some(Box::new(create)), Some(limit))
+    pub(crate) fn new(limit: Limit, create: impl Fn() -> DatabaseConnection + Send + Sync + 'static) -> Self {
+        let current = Mutex::new(Current { pool: create(), replaced: 0, answered: Instant::now() });
+        Self(Arc::new(Shared { current, create: Box::new(create), limit }))
     }
 
-    fn new(pool: DatabaseConnection, create: Option<Create>, limit: Limit) -> Self {
-        let current = Mutex::new(Current { pool, replaced: 0, answered: Instant::now() });
-        Self(Arc::new(Shared { current, create, limit }))
+    /// Replaces the pool. Calls in progress end with the old one.
+    pub(crate) fn renew(&self) {
+        let mut current = self.0.current.lock();
+        current.pool = (self.0.create)();
+        current.replaced += 1;
     }
 
     /// The current pool.
@@ -82,29 +86,26 @@ impl fmt::Debug for Pool {
 }
 
 impl Call {
-    /// Does the work within the time limit. The pool is replaced if the answer is lost, or if there was no connection
-    /// and no other caller got an answer meanwhile.
+    /// Does the work within the time limit. The pool is replaced if the answer is lost, if the server has become a standby,
+    /// or if there was no connection and no other caller got an answer meanwhile.
     pub(crate) async fn within<T>(&self, work: impl Future<Output = Result<T, DbErr>>) -> Result<T, DbErr> {
         let Some(limit) = self.of.0.limit else { return work.await };
         let Ok(result) = tokio::time::timeout(limit, work).await else {
             self.replace(|_| true);
             return Err(silent(limit));
         };
-        if result.as_ref().err().is_some_and(is_pool_timeout) {
-            self.replace(|current| current.answered < self.begun);
-        } else {
-            self.of.0.current.lock().answered = Instant::now();
+        match result.as_ref().err() {
+            Some(error) if is_pool_timeout(error) => self.replace(|current| current.answered < self.begun),
+            Some(error) if DatabaseFailure::is_standby(error) => self.replace(|_| true),
+            _ => self.of.0.current.lock().answered = Instant::now(),
         }
         result
     }
 
     fn replace(&self, is_due: impl FnOnce(&Current) -> bool) {
         let mut current = self.of.0.current.lock();
-        if let Some(create) = &self.of.0.create
-            && current.replaced == self.replaced
-            && is_due(&current)
-        {
-            current.pool = create();
+        if current.replaced == self.replaced && is_due(&current) {
+            current.pool = (self.of.0.create)();
             current.replaced += 1;
         }
     }
@@ -140,7 +141,7 @@ mod tests {
 
     /// A pool with one connection.
     fn pool() -> Pool {
-        Pool::limited(LIMIT * 2, || {
+        Pool::new(Some(LIMIT * 2), || {
             let options = SqlitePoolOptions::new().max_connections(1).acquire_timeout(LIMIT);
             SqlxSqliteConnector::from_sqlx_sqlite_pool(options.connect_lazy("sqlite::memory:").unwrap())
         })

@@ -8,12 +8,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
 use sea_orm::{DatabaseConnection, DbErr, RuntimeErr, SqlxPostgresConnector};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Error, Executor, PgConnection};
+use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use crate::pool::Pool;
+use crate::primary::Servers;
 use crate::writer_lock::WriterLock;
 
 /// Read connections.
@@ -98,7 +102,8 @@ impl fmt::Display for WeakTls {
 /// Parses a URL. Unless `sslmode` says otherwise, a connection to another machine verifies the server, and one within this
 /// machine is encrypted only if the server refuses anything else.
 pub fn options(url: &str) -> Result<PgConnectOptions, DbErr> {
-    let options: PgConnectOptions = url.parse().map_err(|error| unreachable("the URL", &error))?;
+    let invalid = |error: Error| DbErr::Conn(RuntimeErr::Internal(format!("the URL: {error}")));
+    let options: PgConnectOptions = url.parse().map_err(invalid)?;
     let is_set = |url: Url| url.query_pairs().any(|(key, _)| key == "sslmode" || key == "ssl-mode");
     let has_mode = Url::parse(url).is_ok_and(is_set) || std::env::var_os(SSL_MODE_VARIABLE).is_some();
     let default = if is_local(&options) { PgSslMode::Allow } else { PgSslMode::VerifyFull };
@@ -113,77 +118,85 @@ fn is_local(options: &PgConnectOptions) -> bool {
         || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Server and database of a URL.
+/// The primary of the servers of some URLs.
 #[derive(Debug)]
-pub(crate) struct Server(PgConnectOptions);
+pub(crate) struct Server(Arc<Servers>);
 
 impl Server {
-    /// Parses `url` and checks that the database answers.
-    pub(crate) async fn reach(url: &str) -> Result<Self, DbErr> {
-        let options = options(url)?;
-        if let Some(weak) = WeakTls::of_options(&options) {
-            tracing::warn!("{weak}");
-        }
-        let server = Self(options.disable_statement_logging());
-        match server.try_connect().await {
-            Ok(()) => Ok(server),
-            // The driver never encrypts with `allow`, which means: only if the server refuses anything else.
-            Err(Error::Database(_)) if matches!(server.0.get_ssl_mode(), PgSslMode::Allow) => {
-                let encrypted = Self(server.0.ssl_mode(PgSslMode::Require));
-                encrypted.try_connect().await.map_err(|error| unreachable(&encrypted.name(), &error))?;
-                Ok(encrypted)
+    /// Parses the URLs of servers that replicate each other, and finds the primary.
+    pub(crate) async fn reach(urls: &[impl AsRef<str>]) -> Result<Self, DbErr> {
+        let mut all = Vec::new();
+        for url in urls {
+            let options = options(url.as_ref())?;
+            if let Some(weak) = WeakTls::of_options(&options) {
+                tracing::warn!("{weak}");
             }
-            Err(error) => Err(unreachable(&server.name(), &error)),
+            all.push(options.disable_statement_logging());
         }
+        Servers::find(all).await.map(Self).map_err(|reason| DbErr::Conn(RuntimeErr::Internal(reason)))
     }
 
-    /// Connects once without a pool, because the pool would report only a timeout.
-    async fn try_connect(&self) -> Result<(), Error> {
-        let connected = tokio::time::timeout(ACQUIRE_TIMEOUT, self.0.connect()).await;
-        let _ = connected.map_err(|_| Error::PoolTimedOut)??.close().await;
-        Ok(())
-    }
-
-    /// Location for error messages, without user and password.
-    fn name(&self) -> String {
-        let database = self.0.get_database().unwrap_or("(default)");
-        format!("PostgreSQL at {}:{}, database {database}", self.0.get_host(), self.0.get_port())
+    /// Replaces these pools whenever another server has become the primary.
+    pub(crate) fn follow(&self, pools: Vec<Pool>) -> AbortOnDropHandle<()> {
+        AbortOnDropHandle::new(tokio::spawn(Arc::clone(&self.0).follow(pools)))
     }
 
     /// Name of the service in the sessions of the server.
-    pub(crate) fn application(&self) -> &str {
-        self.0.get_application_name().unwrap_or(APPLICATION)
+    pub(crate) fn application(&self) -> String {
+        self.0.primary().get_application_name().unwrap_or(APPLICATION).to_owned()
     }
 
     /// Creates a pool with time limits.
     pub(crate) fn pool(&self, connections_max: u32) -> Pool {
-        let server = self.0.clone();
-        Pool::limited(ANSWER_TIMEOUT, move || {
-            let options = limited(connections_max).after_connect(|connection, _| Box::pin(limit(connection)));
-            SqlxPostgresConnector::from_sqlx_postgres_pool(options.connect_lazy_with(server.clone()))
-        })
+        let servers = Arc::clone(&self.0);
+        let create =
+            move || to_primary(&servers, limited(connections_max), None, |connection| limit(connection).boxed());
+        Pool::new(Some(ANSWER_TIMEOUT), create)
     }
 
     /// Creates the pool of the journal: one connection with time limits, whose session holds the lock.
     pub(crate) fn journal_pool(&self, lock: &Arc<WriterLock>) -> Pool {
-        let (server, lock) = (self.0.clone().application_name(lock.session()), Arc::clone(lock));
-        Pool::limited(ANSWER_TIMEOUT, move || {
-            let lock = Arc::clone(&lock);
-            let options = limited(1).after_connect(move |connection, _| {
-                let lock = Arc::clone(&lock);
-                Box::pin(async move {
+        let (servers, lock) = (Arc::clone(&self.0), Arc::clone(lock));
+        Pool::new(Some(ANSWER_TIMEOUT), move || {
+            let taken = Arc::clone(&lock);
+            to_primary(&servers, limited(1), Some(lock.session()), move |connection| {
+                let lock = Arc::clone(&taken);
+                async move {
                     limit(connection).await?;
                     lock.take(connection).await
-                })
-            });
-            SqlxPostgresConnector::from_sqlx_postgres_pool(options.connect_lazy_with(server.clone()))
+                }
+                .boxed()
+            })
         })
     }
 
     /// Creates a pool without time limits. It connects on first use.
-    pub(crate) fn patient_pool(&self) -> DatabaseConnection {
-        SqlxPostgresConnector::from_sqlx_postgres_pool(lasting(PATIENT_MAX).connect_lazy_with(self.0.clone()))
+    pub(crate) fn patient_pool(&self) -> Pool {
+        let servers = Arc::clone(&self.0);
+        Pool::new(None, move || to_primary(&servers, lasting(PATIENT_MAX), None, |_| ready(Ok(())).boxed()))
     }
+}
+
+/// Creates a pool of connections to the primary. `begin` runs on each new connection, which must not be used if it fails.
+fn to_primary(
+    servers: &Arc<Servers>,
+    options: PgPoolOptions,
+    session: Option<&str>,
+    begin: impl for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Result<(), Error>> + Send + Sync + 'static,
+) -> DatabaseConnection {
+    let (servers, begin) = (Arc::clone(servers), Arc::new(begin));
+    let mut primary = servers.primary();
+    if let Some(session) = session {
+        primary = primary.application_name(session);
+    }
+    let options = options.after_connect(move |connection, _| {
+        let (servers, begin) = (Arc::clone(&servers), Arc::clone(&begin));
+        Box::pin(async move {
+            servers.accept(connection).await?;
+            begin(connection).await
+        })
+    });
+    SqlxPostgresConnector::from_sqlx_postgres_pool(options.connect_lazy_with(primary))
 }
 
 /// Options of a pool whose connections are not closed because of their age or because they are idle. The driver (sqlx 0.9)
@@ -228,24 +241,15 @@ async fn try_out(connection: &mut PgConnection) -> Result<(), Error> {
     tokio::time::timeout(TRIAL_TIMEOUT, connection.ping()).await.unwrap_or_else(|_| Err(silent()))
 }
 
-fn unreachable(what: &str, error: &Error) -> DbErr {
-    let why = match error {
-        Error::PoolTimedOut => format!("no answer within {} s", ACQUIRE_TIMEOUT.as_secs()),
-        Error::Io(error) => error.to_string(),
-        other => other.to_string(),
-    };
-    DbErr::Conn(RuntimeErr::Internal(format!("{what}: {why}")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[tokio::test]
     async fn no_pool_has_the_drivers_task_that_can_loop_for_ever() {
-        let server = Server(options("postgres://ferry@localhost/ferry").unwrap());
-        for pool in [server.pool(2).now(), server.patient_pool()] {
-            let options = pool.get_postgres_connection_pool().options().clone();
+        let server = Server(Arc::new(Servers::new(vec![options("postgres://ferry@localhost/ferry").unwrap()])));
+        for pool in [server.pool(2), server.patient_pool()] {
+            let options = pool.now().get_postgres_connection_pool().options().clone();
             assert_eq!((options.get_idle_timeout(), options.get_max_lifetime()), (None, None));
         }
     }

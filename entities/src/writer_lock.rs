@@ -28,9 +28,11 @@ const HOLDERS: &str = "SELECT holder.pid, coalesce(session.application_name, '')
     WHERE holder.locktype = 'advisory' AND holder.granted AND holder.objsubid = 1 \
     AND holder.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
     AND holder.classid::bigint = $1 >> 32 AND holder.objid::bigint = $1 & 4294967295";
-/// Ends all other sessions with a name.
+/// Ends all other sessions with a name, except those whose commit waits for a synchronous standby: such a commit would
+/// become visible without being on the standby, and what follows from it could be lost.
 const END_EARLIER: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-    WHERE datname = current_database() AND application_name = $1 AND pid <> pg_backend_pid()";
+    WHERE datname = current_database() AND application_name = $1 AND pid <> pg_backend_pid() \
+    AND wait_event IS DISTINCT FROM 'SyncRep'";
 
 /// State of the lock, as seen by this service.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +43,15 @@ enum LockState {
     Taken,
     /// Lost for good, and why.
     Lost(String),
+}
+
+/// PostgreSQL's settings that determine whether an acknowledged commit can be lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommitSettings {
+    /// `synchronous_commit`.
+    pub synchronous_commit: String,
+    /// `synchronous_standby_names`; empty without a synchronous standby.
+    pub synchronous_standby_names: String,
 }
 
 /// The lock of one opened database.
@@ -166,17 +177,18 @@ impl Database {
         }
     }
 
-    /// Value of `synchronous_commit` in the sessions of the journal; `None` for SQLite. Takes no lock.
-    pub async fn synchronous_commit(&self) -> Result<Option<String>, DbErr> {
+    /// Settings of commits in the sessions of the journal; `None` for SQLite. Takes no lock.
+    pub async fn commit_settings(&self) -> Result<Option<CommitSettings>, DbErr> {
         if self.journal.is_none() {
             return Ok(None);
         }
         let pool = self.writer().pool.now();
-        query_scalar("SHOW synchronous_commit")
-            .fetch_one(pool.get_postgres_connection_pool())
-            .await
-            .map(Some)
-            .map_err(failed)
+        let (synchronous_commit, synchronous_standby_names) =
+            query_as("SELECT current_setting('synchronous_commit'), current_setting('synchronous_standby_names')")
+                .fetch_one(pool.get_postgres_connection_pool())
+                .await
+                .map_err(failed)?;
+        Ok(Some(CommitSettings { synchronous_commit, synchronous_standby_names }))
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use payferry_evm::inspect::Grade;
 use serde_json::json;
 
-use crate::config::{Config, database_url};
+use crate::config::{Config, DatabaseSection, database_url};
 use crate::service::check::{CheckLine, check, is_good};
 
 /// Options of `check`.
@@ -26,7 +26,8 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCode> {
     if let Some(given) = &args.database_url {
-        config.database.url = database_url(given).ok_or_else(|| anyhow::anyhow!(super::database::URL_EXPECTED))?;
+        let url = database_url(given).ok_or_else(|| anyhow::anyhow!(super::database::URL_EXPECTED))?;
+        config.database = DatabaseSection::at(url);
     }
     let lines = check(&config).await;
     if args.json {

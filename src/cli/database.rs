@@ -14,7 +14,7 @@ use payferry_migration::pending;
 use payferry_runtime::files::write_private;
 use payferry_runtime::seal::{KeyVersion, MASTER_KEY_BYTES, Sealer};
 
-use crate::config::{ChainSection, Config, database_url, sqlite_file};
+use crate::config::{ChainSection, Config, DatabaseSection, database_url, sqlite_file};
 #[cfg(feature = "sandbox")]
 use crate::sandbox::{Keys, database_file, documents, keys_file, known_spec};
 use crate::service::secrets;
@@ -45,12 +45,12 @@ impl DatabaseArgs {
 
     /// Opens the database without checking for missing tables.
     pub(super) async fn open_any(&self, config: &Config) -> anyhow::Result<Database> {
-        Database::open(&self.url(config)?).await.context("the database cannot be opened")
+        Database::open_primary(self.section(config)?.servers()).await.context("the database cannot be opened")
     }
 
-    fn url(&self, config: &Config) -> anyhow::Result<String> {
+    fn section(&self, config: &Config) -> anyhow::Result<DatabaseSection> {
         if let Some(given) = &self.database_url {
-            return database_url(given).context(URL_EXPECTED);
+            return database_url(given).map(DatabaseSection::at).context(URL_EXPECTED);
         }
         #[cfg(feature = "sandbox")]
         if let Some(folder) = &self.data_dir {
@@ -58,19 +58,18 @@ impl DatabaseArgs {
             if !file.exists() {
                 bail!("--data-dir: there is no sandbox in {}", folder.display());
             }
-            return Ok(format!("sqlite://{}?mode=rw", file.display()));
+            return Ok(DatabaseSection::at(format!("sqlite://{}?mode=rw", file.display())));
         }
-        Ok(config.database.url.clone())
+        Ok(config.database.clone())
     }
 
     /// Opens the database and checks that no migration is pending.
     pub(super) async fn open(&self, config: &Config) -> anyhow::Result<Database> {
-        let url = self.url(config)?;
-        if let Some(file) = sqlite_file(&url).filter(|file| !file.exists()) {
+        if let Some(file) = sqlite_file(&self.section(config)?.servers()[0]).filter(|file| !file.exists()) {
             bail!("there is no database at {}; create it with `payferry migrate`", file.display());
         }
         let database = self.open_any(config).await?;
-        match pending(database.long_timeout()).await?.len() {
+        match pending(&database.long_timeout()).await?.len() {
             0 => Ok(database),
             n => bail!("the database lacks {n} migrations; run `payferry migrate` on it first"),
         }

@@ -24,7 +24,7 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> {
     let database = args.database.open_any(&config).await?;
     let connection = database.long_timeout();
-    let pending = if args.check { pending(connection).await? } else { migrate(connection).await? };
+    let pending = if args.check { pending(&connection).await? } else { migrate(&connection).await? };
     for name in &pending {
         println!("{} {name}", if args.check { "missing" } else { "applied" });
     }

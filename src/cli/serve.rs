@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 
 use super::signals::Signals;
-use crate::config::{Config, database_url};
+use crate::config::{Config, DatabaseSection, database_url};
 use crate::service;
 
 /// Options of `serve`.
@@ -29,7 +29,7 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCode> {
     if let Some(given) = &args.database_url {
         match database_url(given) {
-            Some(url) => config.database.url = url,
+            Some(url) => config.database = DatabaseSection::at(url),
             None => bail!(super::database::URL_EXPECTED),
         }
     }

@@ -156,7 +156,7 @@ fn defaults() -> Table {
 
 /// Formats a value for an error message, unless it may contain a secret.
 fn shown(key: &[String], value: &Value) -> String {
-    if key.last().is_some_and(|last| ["url", "remote_url", "endpoints"].contains(&last.as_str())) {
+    if key.last().is_some_and(|last| ["url", "urls", "remote_url", "endpoints"].contains(&last.as_str())) {
         "not usable".to_owned()
     } else {
         value.to_string()

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use payferry_domain::Chain;
-use payferry_entities::WeakTls;
+use payferry_entities::{CommitSettings, WeakTls};
 use serde::Deserialize;
 use url::{Host, Url};
 
@@ -29,6 +29,8 @@ payferry_domain::named! {
         DatabaseWithoutTls = "database_without_tls",
         /// The database acknowledges commits that a crash of its server can lose.
         AsynchronousCommit = "asynchronous_commit",
+        /// The loss of the database's server loses acknowledged commits.
+        NoSynchronousStandby = "no_synchronous_standby",
     }
 }
 
@@ -73,11 +75,14 @@ impl Config {
         findings.secrets(self);
         findings.public_url(self.server.public_url.as_ref());
         findings.endpoints(self);
-        // A URL that cannot be parsed is an error when the database is opened.
-        if let Ok(Some(weak)) = WeakTls::of(&self.database.url)
-            && weak.may_be_plain
-        {
-            findings.add(UnsafeSetting::DatabaseWithoutTls, format!("`database.url`: {weak}"));
+        for url in self.database.servers() {
+            // A URL that cannot be parsed is an error when the database is opened.
+            if let Ok(Some(weak)) = WeakTls::of(url)
+                && weak.may_be_plain
+            {
+                let key = if self.database.urls.is_empty() { "url" } else { "urls" };
+                findings.add(UnsafeSetting::DatabaseWithoutTls, format!("`database.{key}`: {weak}"));
+            }
         }
         findings.0
     }
@@ -87,18 +92,24 @@ impl Config {
         self.unsafe_settings.allow.contains(&setting)
     }
 
-    /// The unsafe settings of the database's server, if this configuration is for production. `synchronous_commit` is its
-    /// value there, for PostgreSQL.
-    pub fn unsafe_findings_of_server(&self, synchronous_commit: Option<&str>) -> Vec<UnsafeFinding> {
+    /// The unsafe settings of the database's server, if this configuration is for production. `None` for SQLite.
+    pub fn unsafe_findings_of_server(&self, commits: Option<&CommitSettings>) -> Vec<UnsafeFinding> {
         let mut findings = Findings(Vec::new());
-        if self.server.environment == Environment::Production
-            && let Some(value) = synchronous_commit.filter(|value| !SYNCHRONOUS_COMMITS.contains(value))
-        {
+        let Some(commits) = commits.filter(|_| self.server.environment == Environment::Production) else {
+            return findings.0;
+        };
+        let value = commits.synchronous_commit.as_str();
+        if !SYNCHRONOUS_COMMITS.contains(&value) {
             let detail = format!(
                 "`synchronous_commit` of the database is `{value}`: a crash of its server can lose acknowledged payments; \
                  set it to `on` for the role of the service"
             );
             findings.add(UnsafeSetting::AsynchronousCommit, detail);
+        }
+        if commits.synchronous_standby_names.is_empty() {
+            let detail = "`synchronous_standby_names` of the database is empty: the loss of its server loses acknowledged \
+                          payments; set up a standby, such as `ANY 1 (s1, s2)`";
+            findings.add(UnsafeSetting::NoSynchronousStandby, detail.to_owned());
         }
         findings.0
     }

@@ -31,6 +31,7 @@ pub(super) fn expected(key: &str) -> &'static str {
         | "auditors.treasury_kept" => "true or false",
         "documents.folder" => "the path of a folder",
         "documents.bucket" | "documents.region" => "a name",
+        "database.urls" => "a list of URLs such as \"postgres://user:password@host/name\"",
         "database.url" => "a path, \"sqlite://path?mode=rwc\" or \"postgres://user:password@host/name\"",
         "contracts.address"
         | "contracts.treasury"
@@ -51,7 +52,7 @@ pub(super) fn expected(key: &str) -> &'static str {
         "auditors.vaults_interval_ms" => "a whole number, or 0 for never",
         "unsafe.allow" => {
             "a list of names: kyt_allow_everything, bare_key_file, readable_secrets, public_url, one_endpoint, \
-             http_endpoint, database_without_tls, asynchronous_commit"
+             http_endpoint, database_without_tls, asynchronous_commit, no_synchronous_standby"
         }
         "payments.shards" => "a number that divides 256, such as 16",
         key => match key.strip_prefix("chains.").and_then(|rest| rest.split_once('.')) {
@@ -87,6 +88,12 @@ pub(super) fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec
 pub(super) fn any_database_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let text = String::deserialize(deserializer)?;
     database_url(&text).ok_or_else(|| D::Error::custom("not a database URL"))
+}
+
+pub(super) fn postgres_urls<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    let url = |text: &String| database_url(text).filter(|url| !url.starts_with("sqlite:"));
+    texts.iter().map(|text| url(text).ok_or_else(|| D::Error::custom("not a URL of PostgreSQL"))).collect()
 }
 
 pub(super) fn log_filter<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {

@@ -105,7 +105,7 @@ impl Sandbox {
             None => format!("sqlite://{}?mode=rwc", database_file(folder.path()).display()),
         };
         let database = Database::open(&url).await.context("the database cannot be opened")?;
-        payferry_migration::migrate(database.long_timeout()).await.context("the database could not be migrated")?;
+        payferry_migration::migrate(&database.long_timeout()).await.context("the database could not be migrated")?;
         if options.folder.is_none() && chain_cursors::Entity::find().one(database.reader()).await?.is_some() {
             bail!("the database belongs to other chains: an ephemeral sandbox needs an empty database");
         }

@@ -3,7 +3,7 @@
 use futures::future::join_all;
 use payferry_actors::compliance::ChainalysisOracle;
 use payferry_domain::{Address, Timestamp};
-use payferry_entities::{Database, WeakTls};
+use payferry_entities::{CommitSettings, Database, WeakTls};
 use payferry_evm::inspect::{EndpointFinding, Grade, RoleKeys, inspect_contracts, inspect_endpoint};
 use payferry_evm::wallet::{KeyListing, checksummed};
 use payferry_migration::pending;
@@ -12,7 +12,7 @@ use payferry_runtime::clock::Clock;
 use super::chains::{self, Configured};
 use super::secrets::Signers;
 use super::{compliance, contract, secrets};
-use crate::config::{Config, SignersSection, UnsafeFinding, UnsafeSetting, sqlite_file};
+use crate::config::{Config, DatabaseSection, SignersSection, UnsafeFinding, UnsafeSetting, sqlite_file};
 
 /// Line of the report.
 #[derive(Debug, Clone)]
@@ -28,10 +28,10 @@ pub async fn check(config: &Config) -> Vec<CheckLine> {
     let mut lines = Lines::default();
     let findings = config.unsafe_findings();
     lines.unsafe_settings(config, &findings);
-    if findings.iter().all(|found| found.setting != UnsafeSetting::DatabaseWithoutTls)
-        && let Ok(Some(weak)) = WeakTls::of(&config.database.url)
-    {
-        lines.add("service".to_owned(), "database TLS", Grade::Doubtful, weak.to_string());
+    if findings.iter().all(|found| found.setting != UnsafeSetting::DatabaseWithoutTls) {
+        for weak in config.database.servers().iter().filter_map(|url| WeakTls::of(url).ok()?) {
+            lines.add("service".to_owned(), "database TLS", Grade::Doubtful, weak.to_string());
+        }
     }
     lines.read(
         "master key",
@@ -45,9 +45,9 @@ pub async fn check(config: &Config) -> Vec<CheckLine> {
         Ok(signers) => lines.signers(config, &signers).await,
         Err(error) => lines.read("signers", Err(error)),
     }
-    match database(&config.database.url).await {
-        Ok((state, synchronous_commit)) => {
-            lines.unsafe_settings(config, &config.unsafe_findings_of_server(synchronous_commit.as_deref()));
+    match database(&config.database).await {
+        Ok((state, commits)) => {
+            lines.unsafe_settings(config, &config.unsafe_findings_of_server(commits.as_ref()));
             lines.read("database", Ok(state));
         }
         Err(error) => lines.read("database", Err(error)),
@@ -152,21 +152,21 @@ impl Lines {
     }
 }
 
-/// State of the database, and its `synchronous_commit`.
-async fn database(url: &str) -> anyhow::Result<(String, Option<String>)> {
+/// State of the database, and its settings of commits.
+async fn database(config: &DatabaseSection) -> anyhow::Result<(String, Option<CommitSettings>)> {
     // Opening would create it.
-    if let Some(file) = sqlite_file(url).filter(|file| !file.exists()) {
+    if let Some(file) = sqlite_file(&config.servers()[0]).filter(|file| !file.exists()) {
         return Ok((format!("{} will be created at the first start", file.display()), None));
     }
-    let database = Database::open(url).await?;
-    let pending = pending(database.long_timeout()).await?.len();
-    let (backend, synchronous_commit) = (database.backend(), database.synchronous_commit().await?);
+    let database = Database::open_primary(config.servers()).await?;
+    let pending = pending(&database.long_timeout()).await?.len();
+    let (backend, commits) = (database.backend(), database.commit_settings().await?);
     database.close().await?;
     let state = match pending {
         0 => format!("{backend:?}, tables up to date"),
         n => format!("{backend:?}, {n} migrations pending until the next start"),
     };
-    Ok((state, synchronous_commit))
+    Ok((state, commits))
 }
 
 async fn one(chain: &Configured, keys: Option<RoleKeys>) -> Vec<CheckLine> {

@@ -35,9 +35,10 @@ pub async fn start(config: &Config) -> anyhow::Result<App> {
     }
     let checkpoint = checkpoint()?;
     let (sealer, operator_token) = (secrets::sealer(config)?, secrets::operator_token(config)?);
-    let database = Database::open(&config.database.url).await.context("the database cannot be opened")?;
-    let synchronous_commit = database.synchronous_commit().await.context("the database cannot be read")?;
-    unsafe_settings.extend(config.allowed(config.unsafe_findings_of_server(synchronous_commit.as_deref()))?);
+    let servers = config.database.servers();
+    let database = Database::open_primary(servers).await.context("the database cannot be opened")?;
+    let commits = database.commit_settings().await.context("the database cannot be read")?;
+    unsafe_settings.extend(config.allowed(config.unsafe_findings_of_server(commits.as_ref()))?);
     for UnsafeFinding { setting, detail } in &unsafe_settings {
         tracing::warn!("the unsafe setting {setting} is allowed: {detail}");
     }

@@ -13,6 +13,7 @@ pub mod deployment;
 pub mod endpoint;
 pub mod kill;
 pub mod node;
+pub mod pair;
 pub mod payers;
 pub mod process;
 pub mod proxy;

@@ -9,6 +9,7 @@ pub(crate) mod controls;
 pub(crate) mod customers;
 mod demo;
 mod env;
+mod failover;
 mod operator;
 mod readiness;
 mod reconcile;

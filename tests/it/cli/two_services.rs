@@ -57,7 +57,7 @@ async fn end_journal_session(session: &DatabaseConnection) {
 }
 
 /// Takes a payment from its start to the settled state.
-async fn settle(outside: &Outside, psp: &Psp, key: &str) {
+pub(super) async fn settle(outside: &Outside, psp: &Psp, key: &str) {
     let body = psp.initiation("10", Token::Usdc, "base");
     let (made, _) = psp.post_until_accepted("/payments/initiate", &body, key, PATIENCE).await.unwrap();
     let wallet = made["intermediary_wallet"].as_str().unwrap().parse().unwrap();
@@ -147,7 +147,7 @@ async fn service_ends_when_another_one_has_taken_the_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn production_refuses_a_database_that_commits_asynchronously() {
+async fn production_refuses_a_database_that_can_lose_acknowledged_commits() {
     let mut outside = outside().await;
     let name = outside.database.url().rsplit('/').next().unwrap().to_owned();
     let session = session(&outside, "test").await;
@@ -159,21 +159,29 @@ async fn production_refuses_a_database_that_commits_asynchronously() {
         outside.folder.settings.insert("unsafe".to_owned(), section.into());
         outside.folder.write();
     };
-    allow(&mut outside, &["bare_key_file", "readable_secrets", "public_url", "one_endpoint"]);
-    let grade = |outside: &Outside| {
+    let others = ["bare_key_file", "readable_secrets", "public_url", "one_endpoint"];
+    allow(&mut outside, &others);
+    let of_server = ["asynchronous_commit", "no_synchronous_standby"];
+    let grades = |outside: &Outside| {
         let (lines, _) = outside.check();
-        let line = lines.into_iter().find(|line| line.0 == "service: unsafe setting asynchronous_commit");
-        line.map(|line| line.1)
+        of_server.map(|setting| {
+            let line = lines.iter().find(|line| line.0 == format!("service: unsafe setting {setting}"));
+            line.map_or("none", |line| &*line.1).to_owned()
+        })
     };
-    assert_eq!(grade(&outside).as_deref(), Some("wrong"));
+    assert_eq!(grades(&outside), ["wrong", "wrong"]);
     let refused = binary().output(&outside.folder, &["serve"]);
     assert_eq!(refused.status.code(), Some(1));
     let error = complaint(&refused);
     assert!(error.contains("\n  asynchronous_commit: `synchronous_commit` of the database is `local`"), "{error}");
+    assert!(
+        error.contains("\n  no_synchronous_standby: `synchronous_standby_names` of the database is empty"),
+        "{error}"
+    );
 
-    allow(&mut outside, &["bare_key_file", "readable_secrets", "public_url", "one_endpoint", "asynchronous_commit"]);
-    assert_eq!(grade(&outside).as_deref(), Some("look"));
+    allow(&mut outside, &[&others[..], &of_server].concat());
+    assert_eq!(grades(&outside), ["look", "look"]);
     binary().serve(&outside.folder).stop();
     session.execute_unprepared(&format!("ALTER DATABASE \"{name}\" SET synchronous_commit = 'on'")).await.unwrap();
-    assert_eq!(grade(&outside), None);
+    assert_eq!(grades(&outside), ["none", "look"]);
 }
