@@ -19,7 +19,8 @@ const PACE: Duration = Duration::from_millis(2);
 /// States of a connection that its own side has not closed: established, and closed by the other side only.
 const OPEN_STATES: [&str; 2] = ["01", "08"];
 /// The settings of a test that production allows by name only.
-const UNSAFE: [&str; 5] = ["bare_key_file", "readable_secrets", "public_url", "one_endpoint", "http_endpoint"];
+const UNSAFE: [&str; 6] =
+    ["bare_key_file", "readable_secrets", "public_url", "one_endpoint", "http_endpoint", "no_synchronous_standby"];
 
 /// A service with the limits of production, in a process of its own.
 pub struct Production {
