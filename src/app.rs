@@ -15,7 +15,7 @@ use payferry_actors::compliance::identity::IdentityProvider;
 use payferry_actors::compliance::{KytScreener, ScreeningConfig};
 use payferry_actors::{ChainSetup, System, SystemConfig};
 use payferry_entities::{Database, Hold};
-use payferry_httpkit::{Limits, ServeConfig};
+use payferry_httpkit::{Draining, Limits, ServeConfig};
 use payferry_journal::audit;
 use payferry_journal::webhooks::retention::{self, Retention};
 use payferry_operator::{Operator, OperatorConfig, UnsafeSetting};
@@ -34,7 +34,7 @@ use crate::http::{AppState, HttpConfig, router_with};
 use crate::telemetry;
 use crate::terms::ConsentTerms;
 
-/// Time limit of the whole stop. Unfinished work is resumed at the next start.
+/// Time limit of the stop, after the drain. Unfinished work is resumed at the next start.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(9);
 
 /// Parts of a service besides its configuration.
@@ -111,6 +111,7 @@ pub struct App {
     ready: ServiceReady,
     api: Serving,
     operator: Serving,
+    draining: Draining,
     _hold: Hold,
     _tasks: [AbortOnDropHandle<()>; 5],
 }
@@ -153,7 +154,7 @@ impl App {
         let system = System::start(config_of_system).await?;
         let (limits, serve_config) = (parts.limits.edge, parts.limits.serve_config());
         let Listeners { api, operator, public_url, api_url, operator_url } = listeners;
-        let closing = CancellationToken::new();
+        let (closing, draining) = (CancellationToken::new(), Draining::default());
         let revoked_keys = RevokedKeys::default();
         let http = HttpConfig {
             public_url,
@@ -162,10 +163,12 @@ impl App {
             limits: parts.limits,
             documents: parts.documents.clone(),
             terms: parts.terms,
+            draining: draining.clone(),
             closing: closing.clone(),
         };
         let router = router_with(AppState::new(system.clone(), http), parts.routes);
-        let api = Serving::start(api, router, serve_config.clone(), closing);
+        let api_config = ServeConfig { draining: draining.clone(), ..serve_config.clone() };
+        let api = Serving::start(api, router, api_config, closing);
         let replaced_days = config.retention.replaced_documents_days;
         let sweep = documents::sweep_on(parts.documents.clone(), system.database().clone(), replaced_days);
         let (kept, database) = (Retention { events_days: config.retention.events_days }, system.database().clone());
@@ -183,6 +186,7 @@ impl App {
             unsafe_settings: unsafe_settings(parts.unsafe_settings),
             limits,
             metrics: || telemetry::metrics().render(),
+            draining: draining.clone(),
             closing: closing.clone(),
         };
         let compliance = Operator::new(system.clone(), compliance);
@@ -190,7 +194,8 @@ impl App {
         let approvals = AbortOnDropHandle::new(approvals);
         let operator = Serving::start(operator, payferry_operator::router(compliance), serve_config, closing);
         let ready = ServiceReady { api_url, operator_url, pid: std::process::id() };
-        Ok(Self { system, ready, api, operator, _hold: hold, _tasks: [metrics, sweep, prune, chain, approvals] })
+        let tasks = [metrics, sweep, prune, chain, approvals];
+        Ok(Self { system, ready, api, operator, draining, _hold: hold, _tasks: tasks })
     }
 
     /// Supervision tree.
@@ -209,10 +214,18 @@ impl App {
         self.system.database().writer_lost().await
     }
 
+    /// Drains for this time, before [`Self::stop`]: `/readyz` answers 503 at once, and every response closes its connection,
+    /// so that load balancers and clients move to other nodes. Requests are still answered.
+    pub async fn drain(&self, duration: Duration) {
+        tracing::info!("draining for {} s: /readyz answers 503", duration.as_secs());
+        self.draining.begin();
+        tokio::time::sleep(duration).await;
+    }
+
     /// Stops in order: refuses new requests, answers the running ones, stops the tree with its journal flushed, closes
     /// the database. Takes at most [`STOP_TIMEOUT`].
     pub async fn stop(self) {
-        let Self { system, ready: _, api, operator, _hold, _tasks } = self;
+        let Self { system, ready: _, api, operator, draining: _, _hold, _tasks } = self;
         let orderly = async {
             api.end().await;
             // The operator's listener stays open until the public requests are answered.

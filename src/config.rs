@@ -29,6 +29,8 @@ pub(crate) use unsafe_settings::is_local;
 pub use unsafe_settings::{UnsafeFinding, UnsafeRefusal, UnsafeSection, UnsafeSetting};
 pub use values::{database_url, sqlite_file};
 
+/// Maximum of `[server] drain_secs`: longer than the health checks of common load balancers take to notice.
+const DRAIN_SECS_MAX: u64 = 300;
 /// Maximum number of requests to a provider for one step of a check.
 const REQUESTS_PER_CHECK_MAX: u32 = 4;
 
@@ -95,6 +97,9 @@ pub struct ServerSection {
     /// Every peer is a proxy: `behind_proxy = true` of earlier versions.
     #[serde(skip)]
     pub is_behind_proxy: bool,
+    /// Seconds for which the service still answers requests after SIGTERM; 0: none.
+    #[serde(deserialize_with = "values::drain_secs")]
+    pub drain_secs: u64,
     /// File with the terms of service that customers accept; `None` uses the built-in terms.
     #[serde(deserialize_with = "values::optional")]
     pub terms_file: Option<PathBuf>,

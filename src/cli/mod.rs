@@ -150,7 +150,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Bench(args) => {
                 let is_bound = args.is_bound_server();
                 let mut signals = if is_bound { Signals::and_end_of_stdin()? } else { Signals::new()? };
-                payferry_bench::command::run(args, Box::pin(signals.next())).await
+                let interrupted = async { _ = signals.next().await };
+                payferry_bench::command::run(args, Box::pin(interrupted)).await
             }
             Command::Migrate(args) => migrate::run(args, config).await,
             Command::Psp(command) => psp::run(command, config).await,

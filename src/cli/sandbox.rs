@@ -71,7 +71,7 @@ pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCo
     let mut signals = if args.until_stdin_closes { Signals::and_end_of_stdin()? } else { Signals::new()? };
     let sandbox = tokio::select! {
         sandbox = Sandbox::start(options, &config) => sandbox?,
-        () = signals.next() => return Ok(ExitCode::SUCCESS),
+        _ = signals.next() => return Ok(ExitCode::SUCCESS),
     };
     if args.json {
         println!("{}", serde_json::to_string(sandbox.ready())?);
@@ -79,7 +79,7 @@ pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCo
         introduce(sandbox.ready(), &sandbox.folder().display().to_string(), args.ephemeral);
     }
     tokio::select! {
-        () = signals.next() => {}
+        _ = signals.next() => {}
         why = sandbox.writer_lost() => anyhow::bail!("{why}; this service has stopped writing, and ends"),
     }
     if !args.json {

@@ -1,11 +1,11 @@
-//! Shutdown signals: the first stops the process gracefully, the second at once.
+//! Shutdown signals: one stops the process gracefully, and the next one during the stop ends it at once.
 
 use std::future::{Future, pending};
 use std::pin::Pin;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Exit code after a second signal: the shell's code for SIGINT.
+/// Exit code after a signal during the stop: the shell's code for SIGINT.
 const INTERRUPTED: i32 = 130;
 
 /// SIGINT and SIGTERM, received from the creation of this value on.
@@ -39,12 +39,15 @@ impl Signals {
         Ok(Self { other: Box::pin(ended), ..Self::new()? })
     }
 
-    /// Waits for the next signal.
-    pub(super) async fn next(&mut self) {
+    /// Waits for the next signal. The end of standard input counts as SIGINT.
+    pub(super) async fn next(&mut self) -> SignalKind {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            () = &mut self.other => self.other = Box::pin(pending()),
+            _ = self.interrupt.recv() => SignalKind::interrupt(),
+            _ = self.terminate.recv() => SignalKind::terminate(),
+            () = &mut self.other => {
+                self.other = Box::pin(pending());
+                SignalKind::interrupt()
+            }
         }
     }
 

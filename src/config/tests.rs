@@ -30,8 +30,8 @@ fn later_layers_override_earlier_ones() {
 fn errors_name_location_key_and_expected_values() {
     assert_eq!(
         refused("[server]\n\nlisen = 1\n", &[]),
-        "payferry.toml:3: there is no key `server.lisen`; expected one of environment, listen, \
-         operator_listen, public_url, terms_file, trusted_proxies"
+        "payferry.toml:3: there is no key `server.lisen`; expected one of drain_secs, environment, \
+         listen, operator_listen, public_url, terms_file, trusted_proxies"
     );
     assert_eq!(
         refused("[server]\nlisten = \"localhost\"\n", &[]),
@@ -45,6 +45,14 @@ fn errors_name_location_key_and_expected_values() {
         refused("[screening]\ntimeout_ms = \"soon\"", &[]),
         "payferry.toml:2: `screening.timeout_ms` is \"soon\", expected a whole number above zero"
     );
+    for secs in ["301", "-1"] {
+        assert_eq!(
+            refused(&format!("[server]\ndrain_secs = {secs}"), &[]),
+            format!(
+                "payferry.toml:2: `server.drain_secs` is {secs}, expected a whole number of seconds up to 300, or 0 for no drain"
+            )
+        );
+    }
     assert_eq!(
         refused("[retention]\nevents_days = 29", &[]),
         "payferry.toml:2: `retention.events_days` is 29, expected at least 30 days, or 0 forever"

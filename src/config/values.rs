@@ -9,6 +9,8 @@ use payferry_journal::webhooks::retention::KEPT_DAYS_MIN;
 use serde::de::{DeserializeOwned, Error, IntoDeserializer};
 use serde::{Deserialize, Deserializer};
 
+use super::DRAIN_SECS_MAX;
+
 /// Description of the accepted values of a key, for error messages.
 pub(super) fn expected(key: &str) -> &'static str {
     match key {
@@ -29,6 +31,7 @@ pub(super) fn expected(key: &str) -> &'static str {
         | "documents.allow_http"
         | "operators.four_eyes"
         | "auditors.treasury_kept" => "true or false",
+        "server.drain_secs" => "a whole number of seconds up to 300, or 0 for no drain",
         "documents.folder" => "the path of a folder",
         "documents.bucket" | "documents.region" => "a name",
         "database.urls" => "a list of URLs such as \"postgres://user:password@host/name\"",
@@ -83,6 +86,13 @@ pub(super) fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deseri
 pub(super) fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ProxyNetwork>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
     texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
+}
+
+pub(super) fn drain_secs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    match u64::deserialize(deserializer)? {
+        secs if secs <= DRAIN_SECS_MAX => Ok(secs),
+        _ => Err(D::Error::custom("too long")),
+    }
 }
 
 pub(super) fn any_database_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {

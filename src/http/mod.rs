@@ -15,6 +15,7 @@ pub mod money;
 pub mod openapi;
 pub mod pages;
 pub mod payments;
+mod readiness;
 pub mod router;
 pub mod settings;
 mod state;

@@ -15,7 +15,7 @@ use payferry_httpkit::idempotency::RunningKeys;
 use payferry_httpkit::limits::Limiters;
 use payferry_httpkit::live::StreamLimits;
 use payferry_httpkit::{
-    ApiError, Caller, HttpState, KeyHolder, Limits, Path, QueryFields, Read, RequestProgress, Submission,
+    ApiError, Caller, Draining, HttpState, KeyHolder, Limits, Path, QueryFields, Read, RequestProgress, Submission,
 };
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::auth::KeyRing;
+use super::readiness::LastReadiness;
 use crate::terms::ConsentTerms;
 
 pub(crate) use crate::config::Environment;
@@ -50,6 +51,8 @@ pub struct HttpConfig {
     pub documents: DocumentStore,
     /// The terms that customers accept.
     pub terms: ConsentTerms,
+    /// The drain of this node, shared with the operator's listener.
+    pub draining: Draining,
     /// Cancelled when the listener ends, which ends the streams.
     pub closing: CancellationToken,
 }
@@ -77,6 +80,7 @@ pub struct AppShared {
     /// Permits of statements that are being generated.
     pub(super) statements: Arc<StreamLimits>,
     running_keys: RunningKeys,
+    pub(super) readiness: LastReadiness,
     /// The PSP of each merchant. Merchants are never deleted or moved to another PSP.
     pub(super) merchants: Cache<MerchantId, PspId>,
 }
@@ -93,6 +97,7 @@ impl AppState {
             waits: StreamLimits::new(WAITS_AT_ONCE),
             statements: StreamLimits::new(STATEMENTS_AT_ONCE),
             running_keys: RunningKeys::default(),
+            readiness: LastReadiness::default(),
             merchants: Cache::new(MERCHANTS_KNOWN_MAX),
             system,
             config,

@@ -33,7 +33,8 @@ pub use idempotency::Answer;
 pub use limits::{Limits, REQUEST_TIMEOUT};
 pub use progress::{EdgeLimits, RequestProgress};
 pub use serve::{
-    CONNECTIONS_MAX, DRAIN_MAX, FIRST_HEAD_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, ServeConfig, WRITE_TIMEOUT, serve,
+    CONNECTIONS_MAX, Draining, FIRST_HEAD_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, SHUTDOWN_TIMEOUT, ServeConfig,
+    WRITE_TIMEOUT, serve,
 };
 
 /// Prefix under which the routes without a prefix are served a second time.

@@ -110,10 +110,10 @@ impl Limits {
         }
     }
 
-    /// Settings of a listener with these limits.
+    /// Settings of a listener with these limits, which does not drain.
     pub fn serve_config(&self) -> ServeConfig {
         let connections_per_address = self.edge.connections_per_address;
-        ServeConfig { trusted_proxies: self.trusted_proxies.clone(), connections_per_address }
+        ServeConfig { trusted_proxies: self.trusted_proxies.clone(), connections_per_address, ..ServeConfig::default() }
     }
 }
 

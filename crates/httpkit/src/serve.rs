@@ -1,4 +1,5 @@
-//! Accepts connections until shutdown, then lets running requests end.
+//! Accepts connections until shutdown, then lets running requests end. While the node drains before that, every response
+//! closes its connection.
 //!
 //! Owns the limits of connections: their number per address, the time and the size of request heads, and the time without
 //! progress of a response. A connection that was upgraded, to a WebSocket for example, keeps only its write timeout and
@@ -9,10 +10,14 @@ use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::HeaderValue;
+use axum::http::header::CONNECTION;
+use axum::response::Response;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -39,7 +44,7 @@ pub const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Connections open at once on a listener. Further connections wait to be accepted.
 pub const CONNECTIONS_MAX: u32 = 16_384;
 /// Time limit of running requests after shutdown begins.
-pub const DRAIN_MAX: Duration = Duration::from_secs(5);
+pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after an accept that failed for lack of a resource, usually file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -50,6 +55,24 @@ pub struct ServeConfig {
     pub trusted_proxies: TrustedProxies,
     /// Connections open at once for one address; `None` is no limit.
     pub connections_per_address: Option<usize>,
+    /// Once it has begun, every response closes its connection.
+    pub draining: Draining,
+}
+
+/// The drain of a node that stops soon. Requests are still answered, and new ones should go to another node. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Draining(Arc<AtomicBool>);
+
+impl Draining {
+    /// Begins the drain, which never ends.
+    pub fn begin(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true if the drain has begun.
+    pub fn has_begun(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// State that all connections of a listener share.
@@ -57,12 +80,13 @@ struct Shared {
     router: Router,
     trusted_proxies: TrustedProxies,
     connections: Connections,
+    draining: Draining,
     /// Cancelled when shutdown begins.
     stopping: CancellationToken,
 }
 
 /// Serves `router` on `listener` until `shutdown` resolves. Then it accepts nothing new, closes idle connections and
-/// answers running requests within [`DRAIN_MAX`].
+/// answers running requests within [`SHUTDOWN_TIMEOUT`].
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -71,8 +95,9 @@ pub async fn serve(
 ) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX as usize));
     let connections = Connections::new(config.connections_per_address);
-    let (trusted_proxies, stopping) = (config.trusted_proxies, CancellationToken::new());
-    let shared = Arc::new(Shared { router, trusted_proxies, connections, stopping });
+    let ServeConfig { trusted_proxies, draining, .. } = config;
+    let shared =
+        Arc::new(Shared { router, trusted_proxies, connections, draining, stopping: CancellationToken::new() });
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
         let accepting = async {
@@ -96,7 +121,7 @@ pub async fn serve(
     drop(listener);
     shared.stopping.cancel();
     // All places are free when all connections have ended.
-    if tokio::time::timeout(DRAIN_MAX, room.acquire_many(CONNECTIONS_MAX)).await.is_err() {
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, room.acquire_many(CONNECTIONS_MAX)).await.is_err() {
         tracing::warn!("some requests were still running at shutdown and were aborted");
     }
 }
@@ -159,12 +184,21 @@ impl Accepted {
         let Self { stream, preface, peer, open } = self;
         let (connection, announced) = (Arc::clone(&open.connection), preface.client);
         let of_requests = Arc::clone(&shared);
-        let service = shared.router.clone().map_request(move |mut request: axum::http::Request<_>| {
+        let service = shared.router.clone();
+        let service = service.map_request(move |mut request: axum::http::Request<_>| {
             connection.note_request();
             let client = of_requests.trusted_proxies.client(peer, announced, request.headers());
             request.extensions_mut().insert(ClientAddress(client));
             request.extensions_mut().insert(Arc::clone(&connection));
             request
+        });
+        let draining = shared.draining.clone();
+        let service = service.map_response(move |mut response: Response| {
+            if draining.has_begun() {
+                // An upgrade has the header already.
+                response.headers_mut().entry(CONNECTION).or_insert(HeaderValue::from_static("close"));
+            }
+            response
         });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);

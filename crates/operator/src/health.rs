@@ -4,6 +4,7 @@ use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use payferry_actors::System;
+use payferry_httpkit::Draining;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -16,9 +17,18 @@ use crate::query::answers;
 pub struct Readiness {
     /// All components below are ok.
     pub ready: bool,
+    pub node: NodeReadiness,
     pub database: DatabaseReadiness,
     pub payments: PaymentsReadiness,
     pub chains: ChainsReadiness,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct NodeReadiness {
+    /// The node is not draining.
+    pub ok: bool,
+    /// The node stops soon. Until then it answers requests, but new ones should go to another node.
+    pub draining: bool,
 }
 
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -73,12 +83,13 @@ pub(super) async fn healthz() -> Json<Liveness> {
     ),
 )]
 pub(super) async fn readyz(operator: Operator) -> (StatusCode, Json<Readiness>) {
-    let readiness = readiness(&operator.system).await;
+    let readiness = readiness(&operator.system, &operator.config.draining).await;
     let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(readiness))
 }
 
-pub async fn readiness(system: &System) -> Readiness {
+/// Reads the state of every component.
+pub async fn readiness(system: &System, draining: &Draining) -> Readiness {
     let reads = answers(system).await.is_ok();
     let writes = system.journal().is_writing();
     let database = DatabaseReadiness { ok: reads && writes, reads, writes };
@@ -86,7 +97,9 @@ pub async fn readiness(system: &System) -> Readiness {
     let each = chains::health(system);
     let usable = each.iter().filter(|chain| chain.state == ChainState::Ok).count();
     let chains = ChainsReadiness { ok: usable > 0, usable, each };
-    Readiness { ready: database.ok && payments.ok && chains.ok, database, payments, chains }
+    let draining = draining.has_begun();
+    let node = NodeReadiness { ok: !draining, draining };
+    Readiness { ready: node.ok && database.ok && payments.ok && chains.ok, node, database, payments, chains }
 }
 
 /// Read the metrics

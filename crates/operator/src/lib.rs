@@ -47,7 +47,7 @@ use payferry_actors::System;
 use payferry_httpkit::edge::Edge;
 use payferry_httpkit::error::Listener;
 use payferry_httpkit::openapi::query_names;
-use payferry_httpkit::{AnyQuery, ApiError, EdgeLimits, QueryNames, REQUEST_TIMEOUT};
+use payferry_httpkit::{AnyQuery, ApiError, Draining, EdgeLimits, QueryNames, REQUEST_TIMEOUT};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
@@ -59,6 +59,7 @@ pub use attempts::{
     FAILED_ATTEMPTS_AUDITED_PER_HOUR_MAX, FAILED_ATTEMPTS_PER_MINUTE_MAX, FAILED_ATTEMPTS_PER_MINUTE_TOTAL_MAX,
 };
 pub use events::EVENT_LISTENERS_MAX;
+pub use health::readiness;
 pub use input::tenant_failure;
 pub use openapi::document;
 pub use overview::UnsafeSetting;
@@ -99,6 +100,8 @@ pub struct OperatorConfig {
     pub limits: EdgeLimits,
     /// Renders the metrics of the process in Prometheus' text format.
     pub metrics: fn() -> String,
+    /// The drain of this node, shared with the listener for PSPs.
+    pub draining: Draining,
     /// Cancelled when the listener shuts down, to end long-running responses.
     pub closing: CancellationToken,
 }

@@ -4,7 +4,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 pub use crate::settings::Folder;
 
-/// Maximum duration of a graceful stop after SIGTERM, as documented.
+/// Maximum duration of a graceful stop after the drain, as documented.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Maximum time that another program may take to start.
@@ -161,7 +161,7 @@ impl Starting {
     }
 
     /// Exit status, if the process has exited.
-    pub fn ended(&mut self) -> Option<std::process::ExitStatus> {
+    pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.0.try_wait().unwrap()
     }
 
@@ -172,15 +172,27 @@ impl Starting {
 
     /// Sends SIGTERM. The process must exit successfully and in time. Returns the duration.
     pub fn stop(&mut self) -> Duration {
-        let notified = Command::new("kill").args(["-TERM", &self.id().to_string()]).status().unwrap();
-        assert!(notified.success());
+        self.signal("TERM");
+        let since = Instant::now();
+        let status = self.until_ended(STOP_PATIENCE);
+        assert!(status.success(), "ended with {status}: {}", self.log());
+        since.elapsed()
+    }
+
+    /// Sends the signal with this name, such as `TERM`.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits until the process exits, which must happen in time.
+    pub fn until_ended(&mut self, patience: Duration) -> ExitStatus {
         let since = Instant::now();
         loop {
             if let Some(status) = self.ended() {
-                assert!(status.success(), "ended with {status}: {}", self.log());
-                return since.elapsed();
+                return status;
             }
-            assert!(since.elapsed() < STOP_PATIENCE, "did not stop in time: {}", self.log());
+            assert!(since.elapsed() < patience, "did not stop in time: {}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }

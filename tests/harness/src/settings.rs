@@ -54,7 +54,8 @@ impl Folder {
         let key = |wallet: &DevWallet| hex::encode(wallet.signer().to_bytes());
         let chains: BTreeMap<Chain, Value> = deployments.iter().map(|one| (one.chain, chain_settings(one))).collect();
         let settings = json!({
-            "server": {"listen": listen, "operator_listen": operator_listen, "environment": "sandbox"},
+            // No drain, so that a stop takes no time.
+            "server": {"listen": listen, "operator_listen": operator_listen, "environment": "sandbox", "drain_secs": 0},
             "database": {"url": database_url},
             "secrets": {
                 "master_key_file": file("master.key", &hex::encode(rand::random::<[u8; 32]>())),

@@ -11,7 +11,7 @@ fn errors_name_their_place_and_the_expected_value_without_secrets() {
         ("[server]\nlisten = \"8080\"\n", "2: `server.listen` is \"8080\", expected an address and a port"),
         (
             "[server]\nport = 8080\n",
-            "2: there is no key `server.port`; expected one of environment, listen, operator_listen",
+            "2: there is no key `server.port`; expected one of drain_secs, environment, listen",
         ),
         (
             "\n[webhooks]\nretry_delays_ms = [1, 2]\n",

@@ -8,6 +8,7 @@ mod config;
 pub(crate) mod controls;
 pub(crate) mod customers;
 mod demo;
+mod drain;
 mod env;
 mod failover;
 mod operator;

@@ -44,6 +44,15 @@ impl Outside {
         Self { accounts, chains: deployments, folder, database, _temp: temp }
     }
 
+    /// Deploys the contract on every chain.
+    pub(super) async fn deploy(&mut self) {
+        for chain in &mut self.chains {
+            chain.deploy_payferry(&self.accounts).await;
+        }
+        self.folder.settings["contracts"]["address"] = self.chains[0].contract.to_string().into();
+        self.folder.write();
+    }
+
     /// Lines of `check --json` as `place: what`, grade and text, and the exit code.
     pub(super) fn check(&self) -> (Vec<(String, String, String)>, Option<i32>) {
         let output = binary().output(&self.folder, &["check", "--json"]);
@@ -142,8 +151,7 @@ async fn serves_after_deploy_and_check() {
 #[tokio::test(flavor = "multi_thread")]
 async fn production_refuses_unsafe_settings_unless_they_are_allowed_by_name() {
     let mut outside = Outside::with(&[Chain::Base]).await;
-    outside.chains[0].deploy_payferry(&outside.accounts).await;
-    outside.folder.settings["contracts"]["address"] = outside.chains[0].contract.to_string().into();
+    outside.deploy().await;
     // The files of the test are world-readable, the key is bare, no public URL is set, one endpoint is named.
     outside.folder.settings["server"]["environment"] = "production".into();
     outside.folder.write();
@@ -191,10 +199,7 @@ async fn production_refuses_unsafe_settings_unless_they_are_allowed_by_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_chain_does_not_run_and_the_others_do() {
     let mut outside = Outside::with(&[Chain::Base, Chain::Polygon]).await;
-    for chain in &mut outside.chains {
-        chain.deploy_payferry(&outside.accounts).await;
-    }
-    outside.folder.settings["contracts"]["address"] = outside.chains[0].contract.to_string().into();
+    outside.deploy().await;
     // The second endpoint's URL contains a key, which must not appear anywhere.
     let chains = &mut outside.folder.settings["chains"];
     let base = chains["base"]["endpoints"][0].clone();

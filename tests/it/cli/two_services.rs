@@ -25,9 +25,7 @@ const OF_JOURNAL: &str = "datname = current_database() AND application_name LIKE
 /// A deployed chain, and a configuration on a PostgreSQL database.
 async fn outside() -> Outside {
     let mut outside = Outside::on(TestDatabase::postgres().await, &[Chain::Base]).await;
-    outside.chains[0].deploy_payferry(&outside.accounts).await;
-    outside.folder.settings["contracts"]["address"] = outside.chains[0].contract.to_string().into();
-    outside.folder.write();
+    outside.deploy().await;
     outside
 }
 

@@ -20,7 +20,11 @@ async fn listener(connections_per_address: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let trusted_proxies = TrustedProxies::Networks(vec![PROXY.to_string().parse().unwrap()]);
-    let config = ServeConfig { trusted_proxies, connections_per_address: Some(connections_per_address) };
+    let config = ServeConfig {
+        trusted_proxies,
+        connections_per_address: Some(connections_per_address),
+        ..ServeConfig::default()
+    };
     tokio::spawn(serve(listener, router, config, std::future::pending()));
     address
 }

@@ -20,6 +20,7 @@ mod merchants;
 pub(crate) mod mismatches;
 mod pages;
 mod payments;
+mod readiness;
 mod refunds;
 mod resolve;
 mod serve;

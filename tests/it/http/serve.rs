@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::http::StatusCode;
+use axum::http::header::CONNECTION;
 use axum::routing::get;
-use payferry_httpkit::{DRAIN_MAX, Limits, ServeConfig, serve};
+use payferry_httpkit::{Draining, Limits, SHUTDOWN_TIMEOUT, ServeConfig, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -17,9 +19,13 @@ use crate::prelude::*;
 
 /// Serves the router on a free port until `stop`.
 async fn served(router: Router, stop: CancellationToken) -> (SocketAddr, JoinHandle<()>) {
+    served_with(router, ServeConfig::default(), stop).await
+}
+
+async fn served_with(router: Router, config: ServeConfig, stop: CancellationToken) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    (address, tokio::spawn(serve(listener, router, ServeConfig::default(), stop.cancelled_owned())))
+    (address, tokio::spawn(serve(listener, router, config, stop.cancelled_owned())))
 }
 
 #[tokio::test]
@@ -77,7 +83,33 @@ async fn shutdown_answers_running_requests_and_accepts_no_new_ones() {
     assert!(TcpStream::connect(address).await.is_err(), "no new connections are accepted");
     drop(half_said);
     server.await.unwrap();
-    assert!(stopped.elapsed() < DRAIN_MAX, "an idle connection delays nothing");
+    assert!(stopped.elapsed() < SHUTDOWN_TIMEOUT, "an idle connection delays nothing");
+}
+
+#[tokio::test]
+async fn drain_closes_connections_after_their_next_response_except_upgraded_ones() {
+    let draining = Draining::default();
+    let switch = async || (StatusCode::SWITCHING_PROTOCOLS, [(CONNECTION, "upgrade")]);
+    let router = Router::new().route("/quick", get(async || "quick")).route("/switch", get(switch));
+    let config = ServeConfig { draining: draining.clone(), ..ServeConfig::default() };
+    let (address, _) = served_with(router, config, CancellationToken::new()).await;
+    let quick = b"GET /quick HTTP/1.1\r\nHost: x\r\n\r\n";
+    let mut client = TcpStream::connect(address).await.unwrap();
+    client.write_all(quick).await.unwrap();
+    let mut answer = [0; 1024];
+    let read = client.read(&mut answer).await.unwrap();
+    assert!(!String::from_utf8_lossy(&answer[..read]).contains("connection"));
+
+    draining.begin();
+    client.write_all(quick).await.unwrap();
+    let mut last = String::new();
+    client.read_to_string(&mut last).await.unwrap();
+    assert!(last.contains("\r\nconnection: close\r\n") && last.ends_with("quick"), "{last}");
+    let mut client = TcpStream::connect(address).await.unwrap();
+    client.write_all(b"GET /switch HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n").await.unwrap();
+    let read = client.read(&mut answer).await.unwrap();
+    let switched = String::from_utf8_lossy(&answer[..read]);
+    assert!(switched.contains("\r\nconnection: upgrade\r\n") && !switched.contains("close"), "{switched}");
 }
 
 /// Client pools keep connections longer than this. A POST on a connection that the server closes at that moment would

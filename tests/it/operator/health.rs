@@ -22,6 +22,18 @@ async fn readiness_names_every_component() {
 }
 
 #[tokio::test]
+async fn draining_node_is_not_ready() {
+    let service = ServiceFixture::start_with_chains().await;
+    let well = service.get_until("/readyz", |reply| reply.status == 200).await;
+    assert_has(&well["node"], json!({ "ok": true, "draining": false }));
+    service.app.state.config.draining.begin();
+    let refused = reply(service.bare(Method::GET, "/readyz")).await.ok(503);
+    assert_has(&refused, json!({ "ready": false, "node": { "ok": false, "draining": true } }));
+    assert_has(&refused, json!({ "database/ok": true, "payments/ok": true, "chains/ok": true }));
+    service.get("/ops").await.assert_shows(&["not ready", "The node is draining and stops soon."]);
+}
+
+#[tokio::test]
 async fn service_without_a_usable_chain_is_not_ready() {
     let service = ServiceFixture::start().await;
     let refused = service.get_until("/readyz", |reply| reply["payments"]["ok"] == true).await.ok(503);

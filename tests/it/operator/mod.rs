@@ -82,6 +82,7 @@ impl ServiceFixture {
             unsafe_settings,
             limits,
             metrics,
+            draining: app.state.config.draining.clone(),
             closing: closed,
         };
         let operator = Operator::new(app.state.system.clone(), config);

@@ -71,7 +71,7 @@ pub(crate) async fn data(operator: Operator) -> Result<Answer, ApiError> {
 /// Reads the overview. Data that only the database has is missing while the database is down.
 pub async fn overview(operator: &Operator) -> Overview {
     let system = &operator.system;
-    let readiness = health::readiness(system).await;
+    let readiness = health::readiness(system, &operator.config.draining).await;
     let (mut works, mut undelivered) = (None, None);
     if readiness.database.reads {
         let deadline = soon();

@@ -76,9 +76,10 @@ fn ready(readiness: &Readiness) -> Markup {
     if readiness.ready { badge("ready", Tone::Good) } else { badge("not ready", Tone::Bad) }
 }
 
-/// Reasons why the service cannot take payments.
+/// Reasons why the service is not ready.
 fn alarm(readiness: &Readiness) -> Markup {
     let problems = [
+        (readiness.node.draining, "The node is draining and stops soon."),
         (!readiness.database.reads, "The database does not answer."),
         (!readiness.database.writes, "The database does not accept writes."),
         (!readiness.payments.ok, "Live payments are still being loaded."),
@@ -87,7 +88,7 @@ fn alarm(readiness: &Readiness) -> Markup {
     html! {
         @if !readiness.ready {
             div.notice.bad role="alert" {
-                strong { "The service cannot take payments. " }
+                strong { "The service is not ready for payments. " }
                 @for (_, words) in problems.iter().filter(|(is_so, _)| *is_so) { (words) " " }
             }
         }
