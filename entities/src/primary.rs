@@ -96,15 +96,11 @@ impl Servers {
         let mut probes: Vec<_> = all.into_iter().map(|options| Probe { options, connection: None }).collect();
         loop {
             tokio::time::sleep(PROBE_PAUSE).await;
-            let before = self.state.lock().primary;
+            let before = self.primary();
             self.ask(&mut probes).await;
-            let State { all, primary } = &*self.state.lock();
-            if *primary != before {
-                tracing::warn!(
-                    "the primary of the database has changed from {} to {}",
-                    name(&all[before]),
-                    name(&all[*primary])
-                );
+            let after = self.primary();
+            if (before.get_host(), before.get_port()) != (after.get_host(), after.get_port()) {
+                tracing::warn!("the primary of the database has changed from {} to {}", name(&before), name(&after));
                 pools.iter().for_each(Pool::renew);
             }
         }
