@@ -1,5 +1,7 @@
 //! `migrate`, `psp`, `key` and `operator` on a database file and on a sandbox's folder.
 
+use std::process::Stdio;
+
 use super::{Home, Running, complaint, payferry, printed, run};
 use payferry_harness::database::TestDatabase;
 use reqwest::{Method, StatusCode};
@@ -8,19 +10,35 @@ use serde_json::json;
 
 use crate::call::until;
 
-/// A database with a migration of another version is refused by every command, and nothing changes.
+/// A database with an unknown migration is refused by every command, unless that migration permits this version.
 async fn refuses_another_version(database: &TestDatabase, url: &str) {
     let connection = database.connect().await;
-    let foreign = "INSERT INTO seaql_migrations (version, applied_at) VALUES ('m0001_tenants', 0)";
-    connection.execute_unprepared(foreign).await.unwrap();
+    let execute = async |sql: &str| connection.execute_unprepared(sql).await.unwrap();
+    execute("INSERT INTO seaql_migrations (version, applied_at) VALUES ('m9999_later', 0)").await;
+    // A later version that only added something permits this one.
+    assert_eq!(printed(&run(&["migrate", "--database-url", url])), "the tables are up to date");
+    printed(&run(&["psp", "list", "--database-url", url]));
+    execute("UPDATE schema_floor SET migration = 'm9999_later'").await;
     for command in [&["migrate"][..], &["migrate", "--check"], &["psp", "list"]] {
         let refused = run(&[command, &["--database-url", url]].concat());
         assert_eq!(refused.status.code(), Some(1), "{command:?}");
         let error = complaint(&refused);
-        assert!(error.contains("another version of Payferry made this database (migration m0001_tenants)"), "{error}");
+        assert!(error.contains("another version of Payferry made this database (migration m9999_later)"), "{error}");
     }
-    connection.execute_unprepared("DELETE FROM seaql_migrations WHERE version = 'm0001_tenants'").await.unwrap();
+    execute("DELETE FROM seaql_migrations WHERE version = 'm9999_later'").await;
+    execute("UPDATE schema_floor SET migration = 'm0002_nodes'").await;
     connection.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn two_processes_that_migrate_at_once_apply_each_migration_once() {
+    let database = TestDatabase::empty().await;
+    let start =
+        || payferry().args(["migrate", "--database-url", database.url()]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut printed: Vec<_> =
+        [start(), start()].into_iter().map(|process| printed(&process.wait_with_output().unwrap())).collect();
+    printed.sort();
+    assert_eq!(printed, ["applied m0001_schema\napplied m0002_nodes", "the tables are up to date"]);
 }
 
 #[tokio::test]
