@@ -3,8 +3,15 @@
 # apt_install PACKAGE...
 apt_install() {
   command -v apt-get > /dev/null || { echo "$1 is missing; install it and run this again" >&2; return 1; }
-  local sudo=''
-  if [ "$(id -u)" != 0 ]; then sudo=sudo; fi
-  $sudo apt-get update -qq
-  $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+  as_root apt-get update -qq
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+}
+
+# services_off SERVICE...: stops the services that packages have just started; the tests start what they need themselves.
+services_off() {
+  if [ -d /run/systemd/system ]; then as_root systemctl disable --now "$@"; fi
+}
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
