@@ -7,9 +7,15 @@ apt_install() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
 }
 
-# services_off SERVICE...: stops the services that packages have just started; the tests start what they need themselves.
-services_off() {
-  if [ -d /run/systemd/system ]; then as_root systemctl disable --now "$@"; fi
+# apt_install_service SERVICE PACKAGE...: stops the service that the package starts; tests start their own servers.
+apt_install_service() {
+  apt_install "${@:2}" >&2
+  if [ -d /run/systemd/system ]; then
+    as_root systemctl disable --quiet --now "$1" >&2
+  else
+    # Fails if the package has not started it.
+    as_root service "$1" stop >&2 || true
+  fi
 }
 
 as_root() {

@@ -17,7 +17,8 @@
 #   log NAME               prints the log
 #
 # NAME is p1 or p2; with --patroni also etcd or proxy. An error is printed with the logs, and the exit code is 1. After `promote`,
-# `start` makes the previous primary a second primary on an older timeline; its commits wait for ever.
+# `start` makes the previous primary a second primary on an older timeline; its commits wait for ever. Patroni, however, lets a
+# primary that has no standby commit alone.
 set -euo pipefail
 
 # How long a server may take to start, stop, promote or become synchronous.
@@ -41,6 +42,7 @@ processes() {
     | cut -d / -f 3 || true
 }
 is_gone() { [ -z "$(processes "${1:-}")" ]; }
+expect_running() { ! is_gone "$name" || fail "$name is not running"; }
 # signal SIGNAL [NAME]
 signal() {
   local ids
@@ -134,7 +136,7 @@ stop() {
     standby:immediate) how=QUIT ;;
     *:?*) fail "unknown mode $option" ;;
   esac
-  ! is_gone "$name" || fail "$name is not running"
+  expect_running
   kill "-$how" "$(cat "$name.pid")"
   wait_for "$name has not stopped" is_gone "$name"
 }
@@ -180,14 +182,17 @@ is_removed() {
 if [ "$command" != remove ]; then cd "$folder"; fi
 case $command in
   synced | primary | remove) ;;
-  *) [[ $name =~ ^(p1|p2|etcd|proxy)$ && -d $name ]] || fail "no server has the name '$name'" ;;
+  start | stop | kill | freeze | thaw | promote | rejoin | writable | log)
+    [[ $name =~ ^(p1|p2|etcd|proxy)$ && -d $name ]] || fail "no server has the name '$name'"
+    ;;
+  *) fail "unknown command '$command'" ;;
 esac
 case $command in
   start) start ;;
   stop) stop ;;
   kill) kill_server ;;
-  freeze) wait_for "$name is not frozen" is_frozen "$name" ;;
-  thaw) signal CONT "$name" || fail "$name is not running" ;;
+  freeze) expect_running && wait_for "$name is not frozen" is_frozen "$name" ;;
+  thaw) expect_running && signal CONT "$name" ;;
   promote)
     [ "$mode" = standby ] || fail 'Patroni promotes by itself'
     (cd "$name" && "${as_server[@]}" "$programs/pg_ctl" promote -D data -w -t $WAIT_SECS -s)
@@ -201,5 +206,4 @@ case $command in
   primary) primary ;;
   log) cat "$name.log" ;;
   remove) wait_for 'the pair has not ended' is_removed ;;
-  *) fail "unknown command '$command'" ;;
 esac

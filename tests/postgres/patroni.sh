@@ -8,15 +8,12 @@ HEALTH_MILLIS=500
 haproxy=''
 
 patroni_install() {
-  if find_patroni; then return; fi
-  apt_install patroni python3-etcd etcd-server haproxy >&2
-  services_off patroni etcd haproxy >&2
-  find_patroni || { echo 'no patroni, etcd and haproxy, even with their packages' >&2; return 1; }
+  type -P patroni > /dev/null || apt_install_service patroni patroni python3-etcd
+  type -P etcd > /dev/null || apt_install_service etcd etcd-server
+  find_haproxy || { apt_install_service haproxy haproxy && find_haproxy; }
 }
-# Debian has haproxy in /usr/sbin.
-find_patroni() {
-  haproxy=$(PATH=$PATH:/usr/sbin type -P haproxy) && type -P patroni etcd > /dev/null
-}
+# Debian has it in /usr/sbin.
+find_haproxy() { haproxy=$(PATH=$PATH:/usr/sbin type -P haproxy); }
 
 # patroni_settings NAME
 # With etcd's version 3 interface, Debian's Patroni (3.0.2) loses commits: a primary that was frozen may take the lock from its
