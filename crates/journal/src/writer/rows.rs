@@ -154,8 +154,9 @@ rows! {
         number: i64,
     }
 
-    OldOutagesRow {
+    OutagesToForget {
         chain: &'a str,
+        above: i64,
         ended_before: i64,
     }
 

@@ -10,7 +10,7 @@ use sea_orm::{DbBackend, DbErr, EntityTrait, IdenStatic, Iterable, ModelTrait, V
 use super::bind::{LIST_ROWS, Row, RowStatement, insert_template, text, values_of};
 use super::rows::{
     AppliedRow, BlockRow, ChainTxRow, CursorAdvance, CustomerEventRow, DayRow, DeliveryRow, HeightRow, MinedRow,
-    NewDelivery, OldOutagesRow, OperationOutcomeRow, OperationRow, PaymentAdvance, RefusedRow, ReserveRow,
+    NewDelivery, OperationOutcomeRow, OperationRow, OutagesToForget, PaymentAdvance, RefusedRow, ReserveRow,
     SubmittedOperation, SuccessRow,
 };
 use super::{DELIVERY_RETRIES_MAX, GROUP_UNITS_MAX, Initiation};
@@ -68,7 +68,7 @@ pub(super) struct Statements {
     pub(super) headers_upsert: RowStatement<chain_headers::Model>,
     pub(super) headers_forget: RowStatement<HeightRow<'static>>,
     pub(super) outages_upsert: RowStatement<chain_outages::Model>,
-    pub(super) outages_forget: RowStatement<OldOutagesRow<'static>>,
+    pub(super) outages_forget: RowStatement<OutagesToForget<'static>>,
 }
 
 impl Statements {
@@ -361,11 +361,13 @@ impl Statements {
                 backend,
                 "ON CONFLICT (\"chain\", \"block_number\") DO UPDATE SET {set_excluded except chain, block_number}",
             ),
+            // Those whose last block was orphaned, and old ones.
             outages_forget: RowStatement::new(
                 backend,
                 "DELETE FROM chain_outages WHERE (\"chain\", \"block_number\") IN
                      (SELECT o.\"chain\", o.\"block_number\" FROM {rows}
-                      JOIN chain_outages AS o ON o.\"chain\" = x.\"chain\" AND o.\"ended_at\" < x.\"ended_before\")",
+                      JOIN chain_outages AS o ON o.\"chain\" = x.\"chain\"
+                          AND (o.\"block_number\" > x.\"above\" OR o.\"ended_at\" < x.\"ended_before\"))",
             ),
             headers_forget: RowStatement::new(
                 backend,

@@ -25,8 +25,8 @@ use super::bind::{Row, RowStatement, values_of};
 use super::preconditions::Preconditions;
 use super::psp_line::take_lines;
 use super::rows::{
-    AppliedRow, BlockRow, DeliveryRow, HeightRow, MinedRow, NewDelivery, OldOutagesRow, OperationOutcomeRow,
-    OperationRow, RefusedRow, SuccessRow,
+    AppliedRow, BlockRow, DeliveryRow, HeightRow, MinedRow, NewDelivery, OperationOutcomeRow, OperationRow,
+    OutagesToForget, RefusedRow, SuccessRow,
 };
 use super::statements::Statements;
 use super::{JournalWrite, NewEvent, OperationChange, OperationOutcome, Receipt};
@@ -328,6 +328,7 @@ impl Writer<'_> {
         let mut found: BTreeMap<TransferId<'_>, transfers::Model> = BTreeMap::new();
         let mut deposits: Vec<&deposits::Model> = Vec::new();
         let mut outages: Vec<&chain_outages::Model> = Vec::new();
+        let mut forgotten_outages = Vec::new();
         for (place, write) in writes.iter().enumerate() {
             let JournalWrite::ChainBatch(batch) = write else { continue };
             let chain = batch.cursor.chain.as_str();
@@ -337,6 +338,11 @@ impl Writer<'_> {
             forgotten.push(HeightRow { chain, number: batch.headers_keep_from });
             deposits.extend(&batch.deposits);
             outages.extend(&batch.outages);
+            // Old rows are deleted when others are added, so that most batches have one statement less.
+            if !batch.outages.is_empty() || !batch.orphaned_blocks.is_empty() {
+                let (above, ended_before) = (batch.cursor.block_number, batch.cursor.block_time - OUTAGES_KEPT_MS);
+                forgotten_outages.push(OutagesToForget { chain, above, ended_before });
+            }
             // PostgreSQL rejects two rows with the same key in one statement. The later row is the newer one.
             found.extend(batch.transfers.iter().map(|row| {
                 let fresh = transfers::Model { revision: 1, applied_revision: 0, applied_version: 0, ..row.clone() };
@@ -358,12 +364,8 @@ impl Writer<'_> {
         self.run(&self.statements.headers_drop, &orphaned).await?;
         self.run(&self.statements.headers_upsert, &headers.into_values().collect::<Vec<_>>()).await?;
         self.run(&self.statements.headers_forget, &forgotten).await?;
+        self.run(&self.statements.outages_forget, &forgotten_outages).await?;
         self.run(&self.statements.outages_upsert, &outages).await?;
-        // Rows are added only here, so it is enough to delete old ones here.
-        let old = outages
-            .iter()
-            .map(|outage| OldOutagesRow { chain: &outage.chain, ended_before: outage.ended_at - OUTAGES_KEPT_MS });
-        self.run(&self.statements.outages_forget, &old.collect::<Vec<_>>()).await?;
         self.run(&self.statements.deposits_insert, &deposits).await?;
         let posted = models(&self.run(&self.statements.deposits_post, &forgotten).await?)?;
         self.post_deposits(posted, false).await?;

@@ -312,7 +312,7 @@ async fn an_operation_that_was_queued_again_is_not_refused() {
 }
 
 #[tokio::test]
-async fn outages_are_recorded_with_their_blocks_and_deleted_after_their_time() {
+async fn outages_are_recorded_with_their_blocks_and_forgotten_with_them_or_with_time() {
     const DAY_MS: i64 = 86_400_000;
     let env = Env::running().await;
     let outage = |block_number: i64, ended_at: i64| chain_outages::Model {
@@ -321,19 +321,30 @@ async fn outages_are_recorded_with_their_blocks_and_deleted_after_their_time() {
         began_at: ended_at - 60_000,
         ended_at,
     };
-    let ended = |before, after, number, outages| ChainBatch { outages, ..batch(before, after, number) };
+    let ended = |before, after, number, days: i64, outages| {
+        let batch = batch(before, after, number);
+        let cursor = chain_cursors::Model { block_time: days * DAY_MS, ..batch.cursor };
+        ChainBatch { cursor, outages, ..batch }
+    };
     let found = async || {
         let mut rows = env.all::<chain_outages::Entity>().await;
         rows.sort_by_key(|row| row.block_number);
         rows
     };
-    env.submit(write(ended(None, "0x5", 5, vec![outage(4, DAY_MS), outage(5, 2 * DAY_MS)]))).await.unwrap();
-    assert_eq!(found().await, [outage(4, DAY_MS), outage(5, 2 * DAY_MS)]);
+    let first = vec![outage(4, DAY_MS), outage(5, 2 * DAY_MS)];
+    env.submit(write(ended(None, "0x5", 5, 2, first.clone()))).await.unwrap();
+    assert_eq!(found().await, first);
     // A lost compare-and-swap of the cursor records nothing.
-    let lost = env.submit(write(ended(Some("0x4"), "0x6", 6, vec![outage(6, 3 * DAY_MS)]))).await;
+    let lost = env.submit(write(ended(Some("0x4"), "0x6", 6, 3, vec![outage(6, 3 * DAY_MS)]))).await;
     assert!(matches!(lost, Err(JournalError::Conflict)), "{lost:?}");
-    // After a reorganisation, another block with the same number ends the outage.
-    let again = vec![outage(5, 3 * DAY_MS), outage(7, 32 * DAY_MS)];
-    env.submit(write(ended(Some("0x5"), "0x7", 7, again))).await.unwrap();
-    assert_eq!(found().await, [outage(5, 3 * DAY_MS), outage(7, 32 * DAY_MS)]);
+
+    // Block 5 is orphaned, and the outage that it ended. The new block 5 ends none.
+    let mut reorged = ended(Some("0x5"), "0x4", 4, 1, Vec::new());
+    reorged.orphaned_blocks = vec!["0x5".to_owned()];
+    env.submit(write(reorged)).await.unwrap();
+    env.submit(write(ended(Some("0x4"), "0x5b", 5, 2, Vec::new()))).await.unwrap();
+    assert_eq!(found().await, [outage(4, DAY_MS)]);
+
+    env.submit(write(ended(Some("0x5b"), "0x7", 7, 32, vec![outage(7, 32 * DAY_MS)]))).await.unwrap();
+    assert_eq!(found().await, [outage(7, 32 * DAY_MS)], "the other one is too old");
 }
