@@ -81,30 +81,6 @@ pub fn initiate(terms: Terms, expires_at: Timestamp) -> Result<Transition, Viola
     carry_out(fresh, events, at)
 }
 
-/// Postings of one commit, with its version and time.
-pub type PostedCommit = (u32, Timestamp, Vec<Posting>);
-
-/// Replays commits, which are in order from the first. Returns the payment, and the postings of each commit that has any, for
-/// payments that are older than the ledger. Returns `None` unless the first commit starts with `Initiated`.
-pub fn replay<'a>(commits: impl IntoIterator<Item = (&'a [Event], Timestamp)>) -> Option<(Payment, Vec<PostedCommit>)> {
-    let mut commits = commits.into_iter().peekable();
-    let Some(Event::Initiated { terms, expires_at }) = commits.peek()?.0.first() else { return None };
-    let mut payment = Payment::new((**terms).clone(), *expires_at);
-    let mut posted = Vec::new();
-    for (events, at) in commits {
-        let mut postings = Vec::new();
-        for event in events {
-            postings.extend(react::postings(&payment, event));
-            payment = evolve(payment, event);
-        }
-        payment = commit(payment, at);
-        if !postings.is_empty() {
-            posted.push((payment.version, at, postings));
-        }
-    }
-    Some((payment, posted))
-}
-
 /// Decides a command and applies its events. Returns `Ok(None)` if the command is outdated or already known.
 ///
 /// # Errors
