@@ -66,14 +66,14 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens `url`: `sqlite://path?mode=rwc`, or `postgres://...`. Fails within seconds if the database is unreachable.
-    /// If another process locks an SQLite file, it retries for up to [`SQLITE_OPEN_PATIENCE`].
+    /// As [`Self::open_primary`], with one URL.
     pub async fn open(url: &str) -> Result<Self, DbErr> {
         Self::open_primary(&[url]).await
     }
 
-    /// Opens the database of these URLs. Several are PostgreSQL servers that replicate each other: all connections lead to
-    /// the primary, also when another server becomes it.
+    /// Opens a database: `sqlite://path?mode=rwc`, or `postgres://...`. Several URLs are PostgreSQL servers that replicate each
+    /// other: all connections lead to the primary, also when another server becomes it. Fails within seconds if the database
+    /// is unreachable. If another process locks an SQLite file, it retries for up to [`SQLITE_OPEN_PATIENCE`].
     ///
     /// A new SQLite file is readable by its owner only.
     ///
@@ -104,12 +104,12 @@ impl Database {
                 _following: None,
             });
         }
-        let server = postgres::Server::reach(urls).await?;
-        let limited = |max| Connection { pool: server.pool(max), turns: None };
-        let lock = Arc::new(WriterLock::new(&server.application()));
+        let primary = postgres::Primary::reach(urls).await?;
+        let limited = |max| Connection { pool: primary.pool(max), turns: None };
+        let lock = Arc::new(WriterLock::new(&primary.application()));
         let [writer, reader, visitors] =
             [postgres::WRITERS_MAX, postgres::READERS_MAX, postgres::API_CALLS_MAX].map(limited);
-        let (long_timeout, journal) = (server.patient_pool(), server.journal_pool(&lock));
+        let (long_timeout, journal) = (primary.patient_pool(), primary.journal_pool(&lock));
         let pools = [&writer, &reader, &visitors].map(|connection| connection.pool.clone());
         let pools = pools.into_iter().chain([long_timeout.clone(), journal.clone()]).collect();
         Ok(Self {
@@ -120,7 +120,7 @@ impl Database {
             long_timeout,
             journal: Some((Connection { pool: journal, turns: None }, lock)),
             checkpoints: None,
-            _following: Some(Arc::new(server.follow(pools))),
+            _following: Some(Arc::new(primary.follow(pools))),
         })
     }
 

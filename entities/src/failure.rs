@@ -48,15 +48,12 @@ impl DatabaseFailure {
     /// Describes the error for operators. The text contains neither data of the request nor the location of the
     /// database.
     pub fn words(error: &DbErr) -> Cow<'static, str> {
-        match error {
-            DbErr::ConnectionAcquire(ConnAcquireErr::Timeout) => NO_CONNECTION.into(),
-            DbErr::Conn(RuntimeErr::SqlxError(error))
-            | DbErr::Exec(RuntimeErr::SqlxError(error))
-            | DbErr::Query(RuntimeErr::SqlxError(error)) => match &**error {
-                SqlxError::Database(error) => Self::words_of_code(&error.code().unwrap_or_default()),
-                SqlxError::PoolTimedOut => NO_CONNECTION.into(),
-                _ => "the connection to it failed".into(),
-            },
+        if matches!(error, DbErr::ConnectionAcquire(ConnAcquireErr::Timeout)) {
+            return NO_CONNECTION.into();
+        }
+        match driver_error(error) {
+            Some(SqlxError::Database(error)) => Self::words_of_code(&error.code().unwrap_or_default()),
+            Some(SqlxError::PoolTimedOut) => NO_CONNECTION.into(),
             _ => "the connection to it failed".into(),
         }
     }
@@ -80,15 +77,8 @@ impl DatabaseFailure {
 
     /// Returns true if the server is a standby.
     pub(crate) fn is_standby(error: &DbErr) -> bool {
-        match error {
-            DbErr::Conn(RuntimeErr::SqlxError(error))
-            | DbErr::Exec(RuntimeErr::SqlxError(error))
-            | DbErr::Query(RuntimeErr::SqlxError(error)) => {
-                error.as_database_error().and_then(sqlx::error::DatabaseError::code).as_deref()
-                    == Some(POSTGRES_READ_ONLY)
-            }
-            _ => false,
-        }
+        let of_server = driver_error(error).and_then(SqlxError::as_database_error);
+        of_server.is_some_and(|error| error.code().as_deref() == Some(POSTGRES_READ_ONLY))
     }
 
     /// Returns true if opening took too long or another process was in the way, so that there is no sign of a defect.
@@ -133,6 +123,15 @@ impl DatabaseFailure {
         } else {
             Self::Request
         }
+    }
+}
+
+fn driver_error(error: &DbErr) -> Option<&SqlxError> {
+    match error {
+        DbErr::Conn(RuntimeErr::SqlxError(error))
+        | DbErr::Exec(RuntimeErr::SqlxError(error))
+        | DbErr::Query(RuntimeErr::SqlxError(error)) => Some(error),
+        _ => None,
     }
 }
 

@@ -118,11 +118,11 @@ fn is_local(options: &PgConnectOptions) -> bool {
         || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// The primary of the servers of some URLs.
+/// The server that accepts writes, of those that replicate each other.
 #[derive(Debug)]
-pub(crate) struct Server(Arc<Servers>);
+pub(crate) struct Primary(Arc<Servers>);
 
-impl Server {
+impl Primary {
     /// Parses the URLs of servers that replicate each other, and finds the primary.
     pub(crate) async fn reach(urls: &[impl AsRef<str>]) -> Result<Self, DbErr> {
         let mut all = Vec::new();
@@ -247,8 +247,8 @@ mod tests {
 
     #[tokio::test]
     async fn no_pool_has_the_drivers_task_that_can_loop_for_ever() {
-        let server = Server(Arc::new(Servers::new(vec![options("postgres://ferry@localhost/ferry").unwrap()])));
-        for pool in [server.pool(2), server.patient_pool()] {
+        let primary = Primary(Arc::new(Servers::new(vec![options("postgres://ferry@localhost/ferry").unwrap()])));
+        for pool in [primary.pool(2), primary.patient_pool()] {
             let options = pool.now().get_postgres_connection_pool().options().clone();
             assert_eq!((options.get_idle_timeout(), options.get_max_lifetime()), (None, None));
         }
