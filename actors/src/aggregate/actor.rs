@@ -175,10 +175,10 @@ impl<A: Aggregate> AggregateActor<A> {
         &self,
         command: &A::Command,
         rows: &A::Rows,
-        is_clients: bool,
+        is_from_client: bool,
         state: &mut State<A>,
     ) -> Outcome<A> {
-        let mut must_read = is_clients;
+        let mut must_read = is_from_client;
         for _ in 0..CONFLICTS_MAX {
             must_read &= !state.stale;
             self.refresh(state).await?;
