@@ -1,5 +1,5 @@
-//! A pair of PostgreSQL servers for one test: `tests/with-postgres --standby`. The servers are p1, the primary, and p2, its
-//! synchronous standby. They end with this value, and with the process.
+//! A pair of PostgreSQL servers for one test: `tests/with-postgres --standby` or `--patroni`. The servers are p1, the primary,
+//! and p2, its synchronous standby. They end with this value, and with the process.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -16,11 +16,20 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Starts a primary and its synchronous standby.
-    pub fn start() -> Self {
+    /// Starts a primary and its synchronous standby, which the test promotes.
+    pub fn with_standby() -> Self {
+        Self::start("--standby")
+    }
+
+    /// Starts a primary and its synchronous standby, which Patroni promotes.
+    pub fn of_patroni() -> Self {
+        Self::start("--patroni")
+    }
+
+    fn start(mode: &str) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../with-postgres");
         let mut command = Command::new(script);
-        command.arg("--standby").stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg(mode).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut script = command.spawn().unwrap();
         let mut lines = BufReader::new(script.stdout.take().unwrap()).lines().map(Result::unwrap);
         let variables = lines.by_ref().take_while(|line| !line.is_empty());
@@ -34,6 +43,11 @@ impl Pair {
     /// URLs of a database on both servers, p1 first.
     pub fn urls(&self, database: &str) -> Vec<String> {
         self.variables["PAYFERRY_TEST_PAIR"].split(',').map(|server| format!("{server}/{database}")).collect()
+    }
+
+    /// URL of a database at the proxy that connects to Patroni's primary.
+    pub fn proxy_url(&self, database: &str) -> String {
+        format!("{}/{database}", self.variables["PAYFERRY_TEST_PAIR_PROXY"])
     }
 
     /// Creates an empty database.

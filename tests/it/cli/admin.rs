@@ -31,6 +31,22 @@ async fn refuses_another_version(database: &TestDatabase, url: &str) {
 }
 
 #[tokio::test]
+async fn a_migration_that_fails_leaves_nothing() {
+    let database = TestDatabase::empty().await;
+    let connection = database.connect().await;
+    connection.execute_unprepared("CREATE TABLE quarantines (id BIGINT)").await.unwrap();
+    let failed = run(&["migrate", "--database-url", database.url()]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(complaint(&failed).contains("quarantines"), "{}", complaint(&failed));
+    // m0001 has no such table, and was applied before m0002 failed.
+    connection.execute_unprepared("DROP TABLE quarantines").await.unwrap();
+    connection.execute_unprepared("SELECT 1 FROM payments").await.unwrap_err();
+    connection.close().await.unwrap();
+    let migrated = printed(&run(&["migrate", "--database-url", database.url()]));
+    assert_eq!(migrated, "applied m0001_schema\napplied m0002_nodes");
+}
+
+#[tokio::test]
 async fn two_processes_that_migrate_at_once_apply_each_migration_once() {
     let database = TestDatabase::empty().await;
     let start =
