@@ -9,6 +9,7 @@
 //! - `service`: the steps that are possible, and their effect
 //! - `properties`: what always holds
 //! - `tests`: scenarios, and rules that are undone to show that the model finds the defects
+//! - `leases`: a model of its own, of several nodes on one database
 //!
 //! The model checks the rules, not the code: SQL, RPC and actors have their own tests, and only the payment is compared
 //! with the code. The settler signs only what a simulation accepts. One signer signs everything, a
@@ -16,6 +17,7 @@
 
 mod chain;
 mod conformance;
+mod leases;
 mod payment;
 mod properties;
 mod scenario;
