@@ -131,6 +131,8 @@ ids! {
     DocumentId = "doc_";
     /// An action of the operator that a second operator approves.
     ApprovalId = "apr_";
+    /// One run of a process of the service.
+    NodeId = "node_";
 }
 
 /// The low 80 bits of a ULID.
@@ -151,6 +153,12 @@ impl PaymentId {
     pub const fn made_at(self) -> Timestamp {
         #[allow(clippy::cast_possible_wrap, reason = "a ULID's time has 48 bits")]
         Timestamp(self.ulid().timestamp_ms() as i64)
+    }
+
+    /// Returns the lowest id of this time of generation.
+    pub const fn first_at(at: Timestamp) -> Self {
+        #[allow(clippy::cast_sign_loss, reason = "times before 1970 generate no ids")]
+        Self::from_ulid(Ulid::from_parts(at.as_millis() as u64, 0))
     }
 
     /// Parses a public id, `pay_` or `tr_`, into the id of the payment.

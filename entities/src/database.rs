@@ -19,7 +19,7 @@ use crate::connection::{Connection, Transaction};
 use crate::failure::DatabaseFailure;
 use crate::pool::{Pool, within};
 use crate::postgres;
-use crate::writer_lock::WriterLock;
+use crate::writer_lock::{Sharing, WriterLock};
 
 /// Read connections beside SQLite's single writer.
 pub const SQLITE_READERS_MAX: u32 = 8;
@@ -61,6 +61,8 @@ pub struct Database {
     pub(crate) journal: Option<(Connection, Arc<WriterLock>)>,
     /// Set only for SQLite.
     checkpoints: Option<Arc<Checkpoints>>,
+    /// Set only for PostgreSQL.
+    primary: Option<postgres::Primary>,
     /// Follows the primary. Set only for PostgreSQL.
     _following: Option<Arc<AbortOnDropHandle<()>>>,
 }
@@ -80,6 +82,15 @@ impl Database {
     /// SQLite runs in WAL mode with `synchronous=FULL` and foreign keys enabled, so committed data survives a power
     /// failure.
     pub async fn open_primary(urls: &[impl AsRef<str>]) -> Result<Self, DbErr> {
+        Self::open_with(urls, Sharing::Alone).await
+    }
+
+    /// As [`Self::open_primary`], for a node that shares the database with other nodes.
+    pub async fn open_shared(urls: &[impl AsRef<str>]) -> Result<Self, DbErr> {
+        Self::open_with(urls, Sharing::Shared).await
+    }
+
+    async fn open_with(urls: &[impl AsRef<str>], sharing: Sharing) -> Result<Self, DbErr> {
         if let [url] = urls
             && url.as_ref().starts_with("sqlite:")
         {
@@ -101,12 +112,13 @@ impl Database {
                 visitors_writing: Arc::new(Semaphore::new(SQLITE_API_WRITES_MAX)),
                 journal: None,
                 checkpoints: Some(Arc::new(checkpoints)),
+                primary: None,
                 _following: None,
             });
         }
         let primary = postgres::Primary::reach(urls).await?;
         let limited = |max| Connection { pool: primary.pool(max), turns: None };
-        let lock = Arc::new(WriterLock::new(&primary.application()));
+        let lock = Arc::new(WriterLock::new(&primary.application(), sharing));
         let [writer, reader, visitors] =
             [postgres::WRITERS_MAX, postgres::READERS_MAX, postgres::API_CALLS_MAX].map(limited);
         let (long_timeout, journal) = (primary.patient_pool(), primary.journal_pool(&lock));
@@ -121,6 +133,7 @@ impl Database {
             journal: Some((Connection { pool: journal, turns: None }, lock)),
             checkpoints: None,
             _following: Some(Arc::new(primary.follow(pools))),
+            primary: Some(primary),
         })
     }
 
@@ -151,6 +164,19 @@ impl Database {
     /// Connections without time limits, for slow background work: migrations and deletion of old rows.
     pub fn long_timeout(&self) -> DatabaseConnection {
         self.long_timeout.now()
+    }
+
+    /// A connection for writes that may be lost when another server becomes the primary; they do not wait for a standby.
+    /// It is made in the runtime that uses it first. On SQLite it is the writer.
+    pub fn unreplicated(&self) -> Connection {
+        let Some(primary) = &self.primary else { return self.writer.clone() };
+        Connection { pool: primary.unreplicated_pool(), turns: None }
+    }
+
+    /// Pool for one listener of notifications; `None` for SQLite. Make a new one after each error: another server may have
+    /// become the primary.
+    pub fn listener_pool(&self) -> Option<sqlx::PgPool> {
+        self.primary.as_ref().map(postgres::Primary::listener_pool)
     }
 
     /// Begins a write transaction (on SQLite `BEGIN IMMEDIATE`, so that it never fails in the middle because of a

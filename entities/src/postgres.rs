@@ -12,7 +12,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use sea_orm::{DatabaseConnection, DbErr, RuntimeErr, SqlxPostgresConnector};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Error, Executor, PgConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Error, Executor, PgConnection, PgPool};
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
@@ -119,7 +119,7 @@ fn is_local(options: &PgConnectOptions) -> bool {
 }
 
 /// The server that accepts writes, of those that replicate each other.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Primary(Arc<Servers>);
 
 impl Primary {
@@ -168,6 +168,26 @@ impl Primary {
                 .boxed()
             })
         })
+    }
+
+    /// Creates a pool of one connection with time limits, whose commits do not wait for a standby.
+    pub(crate) fn unreplicated_pool(&self) -> Pool {
+        let servers = Arc::clone(&self.0);
+        Pool::new(Some(ANSWER_TIMEOUT), move || {
+            to_primary(&servers, limited(1), None, |connection| {
+                async move {
+                    limit(connection).await?;
+                    connection.execute("SET synchronous_commit = local").await.map(drop)
+                }
+                .boxed()
+            })
+        })
+    }
+
+    /// Creates a pool of one connection for a listener of notifications.
+    pub(crate) fn listener_pool(&self) -> PgPool {
+        let pool = to_primary(&self.0, lasting(1), None, |_| ready(Ok(())).boxed());
+        pool.get_postgres_connection_pool().clone()
     }
 
     /// Creates a pool without time limits. It connects on first use.

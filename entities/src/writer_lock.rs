@@ -1,9 +1,11 @@
-//! Ensures that at most one service writes the journal of a PostgreSQL database.
+//! Ensures that a service that runs alone is the only one that writes the journal of a PostgreSQL database, and that nodes
+//! that share the database exclude it.
 //!
 //! The journal has one connection of its own, and a connection takes a session-level advisory lock before its first use.
 //! The session that writes therefore holds the lock: a service that loses the lock has lost the connection, and its next
 //! connection must take the lock again before it can write. If another service holds it then, this service never writes
-//! again. Not here: SQLite's lock of its file (`hold`), and commands beside a running service, which need no lock.
+//! again. Nodes share the lock; the leases (`payferry-nodes`) say which of them does what. Each node also has a lock of its
+//! own, so that at most one of its sessions writes. Not here: SQLite's lock of its file (`hold`), and commands beside a running service, which need no lock.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -17,6 +19,8 @@ use crate::connection::Connection;
 
 /// Key of the lock: "payferry" in ASCII. PostgreSQL keeps advisory locks of each database apart.
 const KEY: i64 = 0x7061_7966_6572_7279;
+/// First key of the locks of nodes; the second is a hash of the session's name.
+const NODES: i32 = 7_302;
 /// Pause between two checks that this service still holds the lock.
 pub const LOCK_CHECK_PAUSE: Duration = Duration::from_secs(1);
 /// SQLSTATE of a lock that was not released within the server's `lock_timeout`.
@@ -28,6 +32,15 @@ const HOLDERS: &str = "SELECT holder.pid, coalesce(session.application_name, '')
     WHERE holder.locktype = 'advisory' AND holder.granted AND holder.objsubid = 1 \
     AND holder.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
     AND holder.classid::bigint = $1 >> 32 AND holder.objid::bigint = $1 & 4294967295";
+/// How a service uses the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// No other service may use it.
+    Alone,
+    /// Other nodes may use it.
+    Shared,
+}
+
 /// Ends all other sessions with a name, except those whose commit waits for a synchronous standby: such a commit would
 /// become visible without being on the standby, and what follows from it could be lost.
 const END_EARLIER: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
@@ -59,17 +72,19 @@ pub struct CommitSettings {
 pub(crate) struct WriterLock {
     /// Name of the journal's sessions, by which this service recognises its own.
     session: String,
+    sharing: Sharing,
     state: watch::Sender<LockState>,
 }
 
 impl WriterLock {
     /// Creates the lock, which is not taken. `application` names the service in the sessions.
-    pub(crate) fn new(application: &str) -> Self {
+    pub(crate) fn new(application: &str, sharing: Sharing) -> Self {
         let random = RandomState::new().hash_one(std::process::id());
         // PostgreSQL cuts longer names.
         let application: String = application.chars().take(30).collect();
         Self {
             session: format!("{application} journal {random:016x}"),
+            sharing,
             state: watch::Sender::new(LockState::Wanted(None)),
         }
     }
@@ -99,17 +114,34 @@ impl WriterLock {
     /// Waits for the lock, at most for the server's `lock_timeout`. Ends earlier sessions of this service first: after a
     /// silent network, the server does not know that they have no client any more.
     async fn wait_for_lock(&self, connection: &mut PgConnection) -> Result<(), Error> {
-        if query_scalar("SELECT pg_try_advisory_lock($1)").bind(KEY).fetch_one(&mut *connection).await? {
+        let (tried, waiting) = match self.sharing {
+            Sharing::Alone => ("SELECT pg_try_advisory_lock($1)", "SELECT pg_advisory_lock($1)"),
+            Sharing::Shared => {
+                sqlx::query("SELECT pg_advisory_lock_shared($1)").bind(KEY).execute(&mut *connection).await?;
+                let own = "SELECT pg_try_advisory_lock($1, hashtext($2))";
+                if query_scalar(own).bind(NODES).bind(&self.session).fetch_one(&mut *connection).await? {
+                    return Ok(());
+                }
+                sqlx::query(END_EARLIER).bind(&self.session).execute(&mut *connection).await?;
+                let own = "SELECT pg_advisory_lock($1, hashtext($2))";
+                return sqlx::query(own).bind(NODES).bind(&self.session).execute(connection).await.map(drop);
+            }
+        };
+        if query_scalar(tried).bind(KEY).fetch_one(&mut *connection).await? {
             return Ok(());
         }
         sqlx::query(END_EARLIER).bind(&self.session).execute(&mut *connection).await?;
-        sqlx::query("SELECT pg_advisory_lock($1)").bind(KEY).execute(&mut *connection).await.map(drop)
+        sqlx::query(waiting).bind(KEY).execute(&mut *connection).await.map(drop)
     }
 
     /// Records that another session holds the lock; returns a description. An earlier session of this service that has
     /// not ended yet is not another service.
     async fn held_elsewhere(&self, connection: &mut PgConnection) -> Result<String, Error> {
-        let holders: Vec<(i32, String, String)> = query_as(HOLDERS).bind(KEY).fetch_all(connection).await?;
+        // Only a service that runs alone excludes a node.
+        let mode = if self.sharing == Sharing::Shared { "AND holder.mode = 'ExclusiveLock'" } else { "" };
+        let sql = format!("{HOLDERS} {mode}");
+        let holders: Vec<(i32, String, String)> =
+            query_as(sqlx::AssertSqlSafe(sql)).bind(KEY).fetch_all(connection).await?;
         let Some((pid, application, client)) =
             holders.into_iter().find(|(_, application, _)| *application != self.session)
         else {

@@ -14,6 +14,7 @@ pub use sea_orm_migration::MigratorTrait;
 mod change;
 mod m0001_schema;
 mod m0002_nodes;
+mod m0003_leases;
 
 /// Key of the lock of a migration: "migrate" in ASCII. PostgreSQL keeps advisory locks of each database apart.
 const LOCK: i64 = 0x006d_6967_7261_7465;
@@ -23,7 +24,7 @@ pub struct Migrator;
 
 impl MigratorTrait for Migrator {
     fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![Box::new(m0001_schema::CHANGE), Box::new(m0002_nodes::CHANGE)]
+        vec![Box::new(m0001_schema::CHANGE), Box::new(m0002_nodes::CHANGE), Box::new(m0003_leases::CHANGE)]
     }
 }
 
