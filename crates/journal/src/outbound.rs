@@ -121,6 +121,7 @@ pub fn known(outbound: &OutboundTransfer, command: &Command, real_now: Timestamp
     };
     let (version, at) = (i64::from(outbound.version), real_now.as_millis());
     Some(JournalWrite::TransfersApplied(Box::new(TransfersApplied {
+        known_to: None,
         version,
         transfers: Vec::new(),
         operations: vec![operation],

@@ -97,6 +97,21 @@ pub async fn with_status(
     Ok(rows)
 }
 
+/// Operations of these payments and outbound transfers on the chain that are not cancelled or applied.
+pub async fn of_subjects(
+    database: &Database,
+    chain: Chain,
+    subjects: &[String],
+) -> Result<Vec<operations::Model>, DbErr> {
+    use OperationStatus::{Cancelled, Succeeded};
+    operations::Entity::find()
+        .filter(operations::Column::Chain.eq(chain.as_str()))
+        .filter(operations::Column::PaymentId.is_in(subjects))
+        .filter(operations::Column::Status.is_not_in([Cancelled, Succeeded]))
+        .all(database.reader())
+        .await
+}
+
 /// Authorizations in transactions that are not final.
 pub async fn authorizations_in_txs(database: &Database, chain: Chain) -> Result<Vec<operations::Model>, DbErr> {
     operations::Entity::find()

@@ -146,15 +146,21 @@ pub async fn load_outages(database: &Database, chain: Chain) -> Result<Vec<Gap>,
     rows.into_iter().map(gap).collect()
 }
 
-/// Cursor row for a block.
-pub fn cursor_row(chain: Chain, link: &Link, second_look_from: u64, now: Timestamp) -> chain_cursors::Model {
+/// Cursor row for a block. `epoch` is that of the writer's lease.
+pub fn cursor_row(
+    chain: Chain,
+    link: &Link,
+    second_look_from: u64,
+    epoch: i64,
+    now: Timestamp,
+) -> chain_cursors::Model {
     chain_cursors::Model {
         chain: chain.as_str().to_owned(),
         block_number: row_number(link.number),
         block_hash: link.hash.to_string(),
         block_time: link.time.as_millis(),
         second_look_from: row_number(second_look_from),
-        epoch: 0,
+        epoch,
         updated_at: now.as_millis(),
     }
 }

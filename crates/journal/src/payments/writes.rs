@@ -88,9 +88,12 @@ pub fn applied_write(payment: &Payment, command: &Command, real_now: Timestamp) 
     let is_aside = matches!(command, Command::ObserveTransfer(observed) if payment.sets_aside(observed));
     let version = if is_aside { SET_ASIDE } else { i64::from(payment.version) };
     let at = real_now.as_millis();
-    let nothing = transfers.is_empty() && operations.is_empty();
-    (!nothing)
-        .then(|| JournalWrite::TransfersApplied(Box::new(TransfersApplied { version, transfers, operations, at })))
+    if transfers.is_empty() && operations.is_empty() {
+        return None;
+    }
+    let known_to = Some((payment.id().to_string(), i64::from(payment.version)));
+    let applied = TransfersApplied { known_to, version, transfers, operations, at };
+    Some(JournalWrite::TransfersApplied(Box::new(applied)))
 }
 
 /// Outcome that the payment already knows: mined again elsewhere, notified twice, or of a settlement that is no longer

@@ -7,13 +7,16 @@ use payferry_entities::{
     ledger_postings, operations, payment_transitions, payments, refunds, sending_transitions, sendings, transfers,
 };
 
+use payferry_nodes::Lease;
+
 use super::observer::PaymentMove;
 
 /// Number of retries of the longest schedule of a delivery. A new delivery starts with this many `retries_left`; the first
 /// attempt uses none of them. The schedule of the endpoint decides how many of them it has.
 pub const DELIVERY_RETRIES_MAX: i64 = 10;
 
-/// One write. Boxed, so that the queue contains only pointers.
+/// One write. Boxed, so that the queue contains only pointers. A write with a [`Lease`] has the precondition that the row of
+/// the lease still has this owner and epoch.
 #[derive(Debug)]
 pub enum JournalWrite {
     /// A new payment.
@@ -33,17 +36,17 @@ pub enum JournalWrite {
     /// irrelevant.
     TransfersApplied(Box<TransfersApplied>),
     /// Blocks that were read completely.
-    ChainBatch(Box<ChainBatch>),
+    ChainBatch(Lease, Box<ChainBatch>),
     /// The outcome of one webhook attempt.
     Delivery(Box<DeliveryOutcome>),
     /// A signed transaction of the operator account, before its broadcast.
-    Submission(Box<ChainTxSubmission>),
+    Submission(Lease, Box<ChainTxSubmission>),
     /// A nonce that was signed again with higher fees, before its broadcast.
-    Attempt(Box<chain_tx_attempts::Model>),
+    Attempt(Lease, Box<chain_tx_attempts::Model>),
     /// The outcome of a transaction of the operator account and of its operations.
-    ChainTxOutcome(Box<ChainTxOutcome>),
+    ChainTxOutcome(Lease, Box<ChainTxOutcome>),
     /// Operations that must not be signed.
-    Refusal(Box<OperationRefusal>),
+    Refusal(Lease, Box<OperationRefusal>),
 }
 
 /// A new payment. Precondition: its idempotency key, if any, is new.
@@ -202,6 +205,18 @@ impl JournalWrite {
         self.consequences().map_or(&[], |consequences| &consequences.postings)
     }
 
+    /// Returns the lease that the write needs.
+    pub(crate) const fn lease(&self) -> Option<&Lease> {
+        match self {
+            Self::ChainBatch(lease, _)
+            | Self::Submission(lease, _)
+            | Self::Attempt(lease, _)
+            | Self::ChainTxOutcome(lease, _)
+            | Self::Refusal(lease, _) => Some(lease),
+            _ => None,
+        }
+    }
+
     /// Returns the reserved funds.
     pub(crate) fn reserve(&self) -> Option<&Reserve> {
         self.consequences()?.reserve.as_ref()
@@ -218,9 +233,12 @@ impl OperationChange {
     }
 }
 
-/// Facts that are already known. There is no precondition, because an earlier revision never overwrites a later one.
+/// Facts that are already known. An earlier revision never overwrites a later one. Precondition: the payment that knows them
+/// is unchanged.
 #[derive(Debug)]
 pub struct TransfersApplied {
+    /// The payment that knows them, and its version; `None` for outcomes of outbound transfers, whose end is final.
+    pub known_to: Option<(String, i64)>,
     /// Current version of the payment, which does not change; 0 for transfers that it set aside.
     pub version: i64,
     /// Processed transfers.

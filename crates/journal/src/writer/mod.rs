@@ -25,8 +25,8 @@ mod write;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
@@ -61,6 +61,9 @@ pub enum JournalError {
     /// again.
     #[error("the row was changed by another write; reload and try again")]
     Conflict,
+    /// Another node holds the lease; nothing was written. The caller must stop.
+    #[error("another node holds the lease")]
+    LeaseLost,
     /// The idempotency key was already used: read the response stored with it.
     #[error("the idempotency key was already used")]
     IdempotencyKeyTaken,
@@ -186,6 +189,17 @@ impl Journal {
         self.shared.wakes.announced([psp_id]);
     }
 
+    /// Wakes the subscribers of a payment or a PSP about which another node has committed something.
+    pub fn changed_elsewhere(&self, subject: &str) {
+        self.shared.wakes.wake(subject);
+    }
+
+    /// Registers the callback that receives the ids of payments and PSPs for which subscribers on other nodes may wait, at
+    /// each commit about them. Only the first call has an effect; it must not block.
+    pub fn on_committed(&self, notify: impl Fn(&str) + Send + Sync + 'static) {
+        let _ = self.shared.wakes.elsewhere.set(Box::new(notify));
+    }
+
     /// Returns the number of payments and PSPs with waiting subscribers.
     pub fn waited_for(&self) -> usize {
         self.shared.wakes.subjects.load(Ordering::SeqCst)
@@ -237,6 +251,8 @@ struct CommitSubscriptions {
     subjects: AtomicUsize,
     /// Callback for the ids of PSPs with announcements.
     sender: RwLock<Option<AnnouncementCallback>>,
+    /// Callback for the ids of payments and PSPs in commits.
+    elsewhere: OnceLock<AnnouncementCallback>,
 }
 
 type AnnouncementCallback = Box<dyn Fn(&str) + Send + Sync>;
@@ -260,6 +276,16 @@ impl CommitSubscriptions {
     fn committed(&self, part: &[Submitted]) {
         let announced = part.iter().filter_map(|submitted| submitted.write.announcements().first());
         self.announced(announced.map(|new| new.event.psp_id.as_str()));
+        if let Some(notify) = self.elsewhere.get() {
+            for submitted in part {
+                if let JournalWrite::Transition(transition) = &submitted.write {
+                    notify(&transition.payment.id);
+                }
+                if let Some(new) = submitted.write.announcements().first() {
+                    notify(&new.event.psp_id);
+                }
+            }
+        }
         if self.subjects.load(Ordering::SeqCst) == 0 {
             return;
         }

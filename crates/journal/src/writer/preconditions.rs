@@ -13,7 +13,8 @@ use sea_orm::{DbErr, TryGetableMany};
 
 use super::bind::{Row, RowStatement};
 use super::rows::{
-    ChainTxRow, CursorAdvance, CustomerEventRow, DayRow, PaymentAdvance, ReserveRow, SubmittedOperation,
+    ChainTxRow, CursorAdvance, CustomerEventRow, DayRow, LeaseRow, PaymentAdvance, ReserveRow, SubmittedOperation,
+    VersionRow,
 };
 use super::statements::Statements;
 use super::write::{Writer, keys_of};
@@ -65,7 +66,16 @@ impl Writer<'_> {
         let Statements { idempotency_take, payments_advance, sendings_advance, .. } = self.statements;
         let Statements { cursors_begin, cursors_advance, customer_events_take, .. } = self.statements;
         let Statements { chain_txs_outcome, delivery_attempts_insert, .. } = self.statements;
+        let Statements { fence, payments_unchanged, .. } = self.statements;
         let conflict = &JournalError::Conflict;
+
+        let fenced = of_writes(writes, |write| {
+            let lease = write.lease()?;
+            let (name, owner, epoch, changed_at) = (lease.text(), lease.owner(), lease.epoch(), lease.changed_at());
+            let key = (name.to_owned(), owner.to_owned(), epoch, changed_at);
+            Some((key, LeaseRow { name, owner, epoch, changed_at }))
+        });
+        self.require(fence, fenced, &JournalError::LeaseLost, &mut preconditions).await?;
 
         let keys = of_writes(writes, |write| {
             let row = write.idempotency()?;
@@ -85,15 +95,22 @@ impl Writer<'_> {
         });
         self.require(sendings_advance, moved, conflict, &mut preconditions).await?;
 
+        let unchanged = of_writes(writes, |write| {
+            let JournalWrite::TransfersApplied(applied) = write else { return None };
+            let (id, version) = applied.known_to.as_ref()?;
+            Some((id.clone(), VersionRow { id, version: *version }))
+        });
+        self.require(payments_unchanged, unchanged, conflict, &mut preconditions).await?;
+
         self.reserve(writes, &mut preconditions).await?;
 
         let begun = of_writes(writes, |write| {
-            let JournalWrite::ChainBatch(batch) = write else { return None };
+            let JournalWrite::ChainBatch(_, batch) = write else { return None };
             batch.cursor_before.is_none().then(|| (batch.cursor.chain.clone(), &batch.cursor))
         });
         self.require(cursors_begin, begun, conflict, &mut preconditions).await?;
         let advanced = of_writes(writes, |write| {
-            let JournalWrite::ChainBatch(batch) = write else { return None };
+            let JournalWrite::ChainBatch(_, batch) = write else { return None };
             Some((batch.cursor.chain.clone(), cursor_advance(batch)?))
         });
         self.require(cursors_advance, advanced, conflict, &mut preconditions).await?;
@@ -101,7 +118,7 @@ impl Writer<'_> {
         self.take_nonces(writes, &mut preconditions).await?;
 
         let outcomes = of_writes(writes, |write| {
-            let JournalWrite::ChainTxOutcome(outcome) = write else { return None };
+            let JournalWrite::ChainTxOutcome(_, outcome) = write else { return None };
             let row = ChainTxRow {
                 id: outcome.chain_tx_id,
                 status: outcome.status.as_str(),
@@ -148,7 +165,7 @@ impl Writer<'_> {
 
     async fn take_nonces(&self, writes: &[&JournalWrite], preconditions: &mut Preconditions) -> Result<(), DbErr> {
         let submissions: Vec<_> = of_writes(writes, |write| match write {
-            JournalWrite::Submission(submission) => Some(submission),
+            JournalWrite::Submission(_, submission) => Some(submission),
             _ => None,
         })
         .collect();

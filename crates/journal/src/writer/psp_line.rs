@@ -58,7 +58,7 @@ impl Writer<'_> {
     async fn psps_of_deposits(&self, writes: &[&JournalWrite]) -> Result<Vec<String>, DbErr> {
         let (mut final_below, mut orphaned) = (Vec::new(), Vec::new());
         for write in writes {
-            let JournalWrite::ChainBatch(batch) = write else { continue };
+            let JournalWrite::ChainBatch(_, batch) = write else { continue };
             let chain = batch.cursor.chain.as_str();
             final_below.push(HeightRow { chain, number: batch.headers_keep_from });
             orphaned.extend(batch.orphaned_blocks.iter().map(|hash| BlockRow { chain, hash }));

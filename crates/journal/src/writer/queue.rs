@@ -241,16 +241,16 @@ fn keys(write: &JournalWrite) -> Vec<u64> {
         JournalWrite::CustomerEvents(events) => {
             events.iter().map(|new| hashed(&("customer", &new.event.payment_id))).collect()
         }
-        JournalWrite::ChainBatch(batch) => vec![hashed(&("cursor", &batch.cursor.chain))],
+        JournalWrite::ChainBatch(_, batch) => vec![hashed(&("cursor", &batch.cursor.chain))],
         JournalWrite::Delivery(outcome) => vec![hashed(&("delivery", &outcome.attempt.delivery_id))],
-        JournalWrite::Submission(submission) => {
+        JournalWrite::Submission(_, submission) => {
             let mut keys = vec![sender(&submission.chain_tx.chain, &submission.chain_tx.sender)];
             keys.extend(submission.operations.iter().map(|signed| operation(&signed.id)));
             keys
         }
-        JournalWrite::Attempt(attempt) => vec![sender(&attempt.chain, &attempt.sender)],
-        JournalWrite::Refusal(refusal) => refusal.operations.iter().map(|refused| operation(&refused.id)).collect(),
-        JournalWrite::ChainTxOutcome(outcome) => {
+        JournalWrite::Attempt(_, attempt) => vec![sender(&attempt.chain, &attempt.sender)],
+        JournalWrite::Refusal(_, refusal) => refusal.operations.iter().map(|refused| operation(&refused.id)).collect(),
+        JournalWrite::ChainTxOutcome(_, outcome) => {
             let mut keys = vec![hashed(&("chain_tx", outcome.chain_tx_id))];
             keys.extend(outcome.operations.iter().map(|operation_outcome| operation(&operation_outcome.id)));
             keys

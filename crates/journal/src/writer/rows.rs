@@ -38,6 +38,18 @@ rows! {
         state: &'a str,
     }
 
+    LeaseRow {
+        name: &'a str,
+        owner: &'a str,
+        epoch: i64,
+        changed_at: i64,
+    }
+
+    VersionRow {
+        id: &'a str,
+        version: i64,
+    }
+
     CursorAdvance {
         chain: &'a str,
         hash_before: &'a str,

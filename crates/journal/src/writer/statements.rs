@@ -9,9 +9,9 @@ use sea_orm::{DbBackend, DbErr, EntityTrait, IdenStatic, Iterable, ModelTrait, V
 
 use super::bind::{LIST_ROWS, Row, RowStatement, insert_template, text, values_of};
 use super::rows::{
-    AppliedRow, BlockRow, ChainTxRow, CursorAdvance, CustomerEventRow, DayRow, DeliveryRow, HeightRow, MinedRow,
-    NewDelivery, OperationOutcomeRow, OperationRow, OutagesToForget, PaymentAdvance, RefusedRow, ReserveRow,
-    SubmittedOperation, SuccessRow,
+    AppliedRow, BlockRow, ChainTxRow, CursorAdvance, CustomerEventRow, DayRow, DeliveryRow, HeightRow, LeaseRow,
+    MinedRow, NewDelivery, OperationOutcomeRow, OperationRow, OutagesToForget, PaymentAdvance, RefusedRow, ReserveRow,
+    SubmittedOperation, SuccessRow, VersionRow,
 };
 use super::{DELIVERY_RETRIES_MAX, GROUP_UNITS_MAX, Initiation};
 
@@ -22,6 +22,8 @@ pub(super) struct Statements {
     pub(super) new_payments: NewPayments,
     // Preconditions: each returns the keys of the rows that passed.
     pub(super) idempotency_take: RowStatement<idempotency_keys::Model>,
+    pub(super) fence: RowStatement<LeaseRow<'static>>,
+    pub(super) payments_unchanged: RowStatement<VersionRow<'static>>,
     pub(super) payments_advance: RowStatement<PaymentAdvance<'static>>,
     pub(super) sendings_advance: RowStatement<sendings::Model>,
     pub(super) balances_reserve: RowStatement<ReserveRow<'static>>,
@@ -82,6 +84,11 @@ impl Statements {
             template.replace("{all}", &all.join(", "))
         }
 
+        // SQLite has one writer at a time.
+        let share_lock = |table| {
+            if backend == DbBackend::Postgres { format!("FOR SHARE OF {table}") } else { String::new() }
+        };
+
         Self {
             new_payments: NewPayments::new(backend),
             // An expired key counts as new.
@@ -90,6 +97,24 @@ impl Statements {
                 "ON CONFLICT (\"psp_id\", \"route\", \"key\") DO UPDATE SET {set_excluded except psp_id, route, key}
                  WHERE idempotency_keys.\"expires_at\" <= excluded.\"created_at\"
                  RETURNING \"psp_id\", \"route\", \"key\"",
+            ),
+            // The lock lasts until the commit, and another node cannot claim a locked lease.
+            fence: RowStatement::new(
+                backend,
+                &format!(
+                    "SELECT leases.\"name\", leases.\"owner\", leases.\"epoch\", leases.\"changed_at\" FROM {{rows}} JOIN leases
+                     ON leases.\"name\" = x.\"name\" AND leases.\"owner\" = x.\"owner\"
+                     AND leases.\"epoch\" = x.\"epoch\" AND leases.\"changed_at\" = x.\"changed_at\" {}",
+                    share_lock("leases")
+                ),
+            ),
+            payments_unchanged: RowStatement::new(
+                backend,
+                &format!(
+                    "SELECT payments.\"id\" FROM {{rows}} JOIN payments
+                     ON payments.\"id\" = x.\"id\" AND payments.\"version\" = x.\"version\" {}",
+                    share_lock("payments")
+                ),
             ),
             // Only the columns that a transition can change, so that indexes on other columns are not touched.
             payments_advance: RowStatement::new(

@@ -15,6 +15,8 @@ payferry_runtime::metrics! {
     Gauge QUEUED = "payferry_journal_queued_units", "Writes that wait for a commit, by queue.";
     Counter CONFLICTS = "payferry_journal_conflicts_total",
         "Writes that failed a precondition: another write changed the row, or used the key.";
+    Counter FENCE_LOST = "payferry_fence_lost_total",
+        "Writes of chains that were refused because another node holds the lease.", exported;
     Counter REFUSED = "payferry_journal_refused_total", "Writes that the database rejected as invalid.";
     Counter FAILED = "payferry_journal_failed_total",
         "Writes that were not committed, or may not have been, except failed preconditions.";

@@ -16,7 +16,7 @@ use super::observer::{CommitObserver, Quiet};
 use super::preconditions::Preconditions;
 use super::queue::Queues;
 use super::statements::Statements;
-use super::stats::Counters;
+use super::stats::{self, Counters};
 use super::write::{Attempt, attempt};
 use super::{CommitSubscriptions, JournalError, JournalWrite, NAME, Submitted};
 
@@ -221,6 +221,9 @@ impl Shared {
     /// Returns the error of a failed precondition.
     fn lose(&self, submitted: Submitted, error: JournalError) {
         self.counters.conflicts.add(1);
+        if matches!(error, JournalError::LeaseLost) {
+            stats::FENCE_LOST.add(&[], 1);
+        }
         let _ = submitted.answer.send(Err(error));
     }
 

@@ -282,14 +282,14 @@ impl Writer<'_> {
         let mut delivered = Vec::new();
         for (place, write) in writes.iter().enumerate() {
             match write {
-                JournalWrite::Submission(submission) => attempts.push(&submission.attempt),
-                JournalWrite::Attempt(attempt) => attempts.push(attempt),
-                JournalWrite::ChainTxOutcome(outcome) => {
+                JournalWrite::Submission(_, submission) => attempts.push(&submission.attempt),
+                JournalWrite::Attempt(_, attempt) => attempts.push(attempt),
+                JournalWrite::ChainTxOutcome(_, outcome) => {
                     owners.extend(outcome.operations.iter().map(|operation| (operation.id.as_str(), place)));
                     let tx = outcome.chain_tx_id;
                     outcomes.extend(outcome.operations.iter().map(|operation| outcome_row(operation, tx, outcome.at)));
                 }
-                JournalWrite::Refusal(refusal) => {
+                JournalWrite::Refusal(_, refusal) => {
                     owners.extend(refusal.operations.iter().map(|operation| (operation.id.as_str(), place)));
                     refused.extend(refusal.operations.iter().map(|operation| RefusedRow {
                         id: &operation.id,
@@ -330,7 +330,7 @@ impl Writer<'_> {
         let mut outages: Vec<&chain_outages::Model> = Vec::new();
         let mut forgotten_outages = Vec::new();
         for (place, write) in writes.iter().enumerate() {
-            let JournalWrite::ChainBatch(batch) = write else { continue };
+            let JournalWrite::ChainBatch(_, batch) = write else { continue };
             let chain = batch.cursor.chain.as_str();
             places.insert(chain, place);
             orphaned.extend(batch.orphaned_blocks.iter().map(|hash| (chain.to_owned(), hash.clone())));

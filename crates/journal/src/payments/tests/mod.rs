@@ -15,7 +15,7 @@ use sea_orm::{ActiveModelTrait, ActiveValue, DbBackend, IntoActiveModel, Stateme
 use serde_json::json;
 
 use super::*;
-use crate::writer::tests::{batch, outcome, submission, transfer};
+use crate::writer::tests::{add_lease, batch, lease, outcome, submission, transfer};
 use crate::writer::{ChainBatch, JournalWrite};
 use env::{Env, REAL, START, observed};
 
@@ -52,12 +52,13 @@ fn transfer_row(payment: &Payment) -> transfers::Model {
 
 fn found(row: transfers::Model) -> JournalWrite {
     let batch = batch(None, &row.block_hash, 100);
-    JournalWrite::ChainBatch(Box::new(ChainBatch { transfers: vec![row], ..batch }))
+    JournalWrite::ChainBatch(lease(), Box::new(ChainBatch { transfers: vec![row], ..batch }))
 }
 
 #[tokio::test]
 async fn payment_reads_back_as_it_was_written() {
     let env = Env::new().await;
+    add_lease(&env.database).await;
     let payment = env.initiated().await;
     assert_eq!(load(&env.database, payment.id()).await.unwrap().unwrap(), payment);
     assert!(load(&env.database, PaymentId::generate()).await.unwrap().is_none());
@@ -79,6 +80,7 @@ async fn payment_reads_back_as_it_was_written() {
 #[tokio::test]
 async fn confirmation_writes_feed_deliveries_and_operation() {
     let env = Env::new().await;
+    add_lease(&env.database).await;
     let payment = env.confirmed().await;
     let mut feed = events::Entity::find().all(env.database.reader()).await.unwrap();
     feed.sort_by_key(|event| event.position);
@@ -124,6 +126,7 @@ async fn confirmation_writes_feed_deliveries_and_operation() {
 #[tokio::test]
 async fn applied_settlement_marks_its_operation_succeeded() {
     let env = Env::new().await;
+    add_lease(&env.database).await;
     let payment = env.confirmed().await;
     let operation = env.operation(&payment).await;
     let receipt = env.journal.submit(submission(0, &[(&operation.id, operation.revision)])).await.unwrap();
@@ -146,6 +149,7 @@ async fn applied_settlement_marks_its_operation_succeeded() {
 #[tokio::test]
 async fn transfer_is_unapplied_until_its_payment_has_applied_it() {
     let env = Env::new().await;
+    add_lease(&env.database).await;
     let payment = env.initiated().await;
     env.journal.submit(found(transfer_row(&payment))).await.unwrap();
     let database = &env.database;
@@ -173,6 +177,7 @@ async fn transfer_is_unapplied_until_its_payment_has_applied_it() {
 #[tokio::test]
 async fn many_payments_read_their_unapplied_transfers_with_one_query() {
     let env = Env::new().await;
+    add_lease(&env.database).await;
     let (mut payments, mut rows) = (Vec::new(), Vec::new());
     for n in 0_u8..40 {
         let payment = env.initiated().await;
@@ -181,9 +186,9 @@ async fn many_payments_read_their_unapplied_transfers_with_one_query() {
         }
         payments.push(payment.id());
     }
-    let JournalWrite::ChainBatch(mut batch) = found(rows[0].clone()) else { unreachable!() };
+    let JournalWrite::ChainBatch(_, mut batch) = found(rows[0].clone()) else { unreachable!() };
     batch.transfers = rows;
-    env.journal.submit(JournalWrite::ChainBatch(batch)).await.unwrap();
+    env.journal.submit(JournalWrite::ChainBatch(lease(), batch)).await.unwrap();
     let reader = Unapplied::new(env.database.clone());
     let answers = futures::future::join_all(payments.iter().map(|id| reader.of(*id))).await;
     for (n, (id, answer)) in payments.iter().zip(answers).enumerate() {
@@ -195,6 +200,7 @@ async fn many_payments_read_their_unapplied_transfers_with_one_query() {
 #[tokio::test]
 async fn request_that_reads_for_others_may_be_dropped() {
     let env = Env::new().await;
+    add_lease(&env.database).await;
     let payment = env.initiated().await;
     env.journal.submit(found(transfer_row(&payment))).await.unwrap();
     let reader = Unapplied::new(env.database.clone());

@@ -6,7 +6,7 @@ use super::*;
 use crate::writer::{MovedAmounts, OperationChange, OperationRefusal, RefusedOperation};
 
 fn write(batch: ChainBatch) -> JournalWrite {
-    JournalWrite::ChainBatch(Box::new(batch))
+    JournalWrite::ChainBatch(lease(), Box::new(batch))
 }
 
 #[tokio::test]
@@ -277,10 +277,10 @@ async fn signed_bytes_require_a_free_nonce_and_unchanged_operations() {
     assert_eq!(env.count::<chain_tx_attempts::Entity>().await, 1);
     env.submit(submission(1, &[("op_2", 1)])).await.unwrap();
 
-    let JournalWrite::Submission(first) = submission(0, &[]) else { unreachable!() };
+    let JournalWrite::Submission(_, first) = submission(0, &[]) else { unreachable!() };
     let dearer = chain_tx_attempts::Model { tx_hash: "0xdearer".to_owned(), ..first.attempt };
-    env.submit(JournalWrite::Attempt(Box::new(dearer.clone()))).await.unwrap();
-    env.submit(JournalWrite::Attempt(Box::new(dearer))).await.unwrap();
+    env.submit(JournalWrite::Attempt(lease(), Box::new(dearer.clone()))).await.unwrap();
+    env.submit(JournalWrite::Attempt(lease(), Box::new(dearer))).await.unwrap();
     assert_eq!(env.count::<chain_tx_attempts::Entity>().await, 3, "the same bytes are stored once");
 }
 
@@ -290,7 +290,10 @@ fn refusal(operations: &[(&str, i64)]) -> JournalWrite {
         revision: *revision,
         failure: "given up".to_owned(),
     };
-    JournalWrite::Refusal(Box::new(OperationRefusal { at: 50, operations: operations.iter().map(refused).collect() }))
+    JournalWrite::Refusal(
+        lease(),
+        Box::new(OperationRefusal { at: 50, operations: operations.iter().map(refused).collect() }),
+    )
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ async fn env() -> Env {
     env.submit(boxed(write)).await.unwrap();
     let mut found = batch(None, "0xa", 1);
     found.transfers = vec![transfer("0x1", &payment, "0xa", 1)];
-    env.submit(JournalWrite::ChainBatch(Box::new(found))).await.unwrap();
+    env.submit(JournalWrite::ChainBatch(lease(), Box::new(found))).await.unwrap();
     env.submit(submission(1, &[("op_1", 1)])).await.unwrap();
     let refund = refunds::Model {
         id: "re_1".to_owned(),

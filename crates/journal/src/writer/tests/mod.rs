@@ -25,6 +25,7 @@ use payferry_entities::{
     payment_transitions, payments, transfers,
 };
 use payferry_harness::database::{Lock, TestDatabase};
+use payferry_nodes::{Lease, LeaseName};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, EntityTrait, IntoActiveModel, PaginatorTrait, RuntimeErr};
 use tokio::task::JoinHandle;
 
@@ -97,6 +98,19 @@ pub(crate) struct Env {
     test_database: Arc<TestDatabase>,
 }
 
+/// Inserts the row of [`lease`].
+pub(crate) async fn add_lease(database: &Database) {
+    let rows = "INSERT INTO nodes (id, name, version, config_digest, api_url, operator_url, state, joined_at, seen_at, clock_offset_ms, \
+         drain_requested) VALUES ('node_test', 'test', '', '', '', '', 'ready', 0, 0, 0, false); \
+         INSERT INTO leases (name, kind, owner, epoch, changed_at) VALUES ('chain:base', 'chain', 'node_test', 1, 0)";
+    database.writer().execute_unprepared(rows).await.unwrap();
+}
+
+/// The lease of a chain.
+pub(crate) fn lease() -> Lease {
+    Lease::fixture(LeaseName::Chain(Chain::Base))
+}
+
 type Submitting = JoinHandle<Result<Receipt, JournalError>>;
 
 impl Env {
@@ -107,6 +121,7 @@ impl Env {
     async fn on(test_database: TestDatabase) -> Self {
         test_database.add_psp("psp_1", "merch_1").await;
         let database = Database::open(test_database.url()).await.unwrap();
+        add_lease(&database).await;
         let (journal, task) = Journal::start(database.clone());
         Self { database, journal, task, test_database: Arc::new(test_database) }
     }
@@ -446,14 +461,17 @@ pub(crate) fn attempt_of(nonce: i64) -> chain_tx_attempts::Model {
 }
 
 pub(crate) fn submission(nonce: i64, operations: &[(&str, i64)]) -> JournalWrite {
-    JournalWrite::Submission(Box::new(ChainTxSubmission {
-        chain_tx: chain_tx(nonce),
-        attempt: attempt_of(nonce),
-        operations: operations
-            .iter()
-            .map(|(id, revision)| SignedOperation { id: (*id).to_owned(), revision: *revision })
-            .collect(),
-    }))
+    JournalWrite::Submission(
+        lease(),
+        Box::new(ChainTxSubmission {
+            chain_tx: chain_tx(nonce),
+            attempt: attempt_of(nonce),
+            operations: operations
+                .iter()
+                .map(|(id, revision)| SignedOperation { id: (*id).to_owned(), revision: *revision })
+                .collect(),
+        }),
+    )
 }
 
 /// Outcome of a transaction and of its operations. The mined ones report `carried`.
@@ -476,13 +494,16 @@ pub(crate) fn outcome(
             not_before: 0,
         }
     };
-    JournalWrite::ChainTxOutcome(Box::new(ChainTxOutcome {
-        chain_tx_id,
-        status: status.parse().unwrap(),
-        tx_hash: mined.then(|| "0xmined".to_owned()),
-        block_number: mined.then_some(9),
-        block_hash: mined.then(|| "0xblock".to_owned()),
-        at: 50,
-        operations: operations.iter().map(operation).collect(),
-    }))
+    JournalWrite::ChainTxOutcome(
+        lease(),
+        Box::new(ChainTxOutcome {
+            chain_tx_id,
+            status: status.parse().unwrap(),
+            tx_hash: mined.then(|| "0xmined".to_owned()),
+            block_number: mined.then_some(9),
+            block_hash: mined.then(|| "0xblock".to_owned()),
+            at: 50,
+            operations: operations.iter().map(operation).collect(),
+        }),
+    )
 }

@@ -161,7 +161,7 @@ impl Model {
                 if *bad {
                     write.transfers.push(transfer("0xbad", &payment_row("unknown"), &hash, 1));
                 }
-                Some(JournalWrite::ChainBatch(Box::new(write)))
+                Some(JournalWrite::ChainBatch(lease(), Box::new(write)))
             }
             Step::Deliver { payment, ahead } => {
                 let of_payment = |id: &&String| id.starts_with(&format!("evt_pay_{payment}_"));
@@ -233,7 +233,7 @@ impl Model {
                     }
                 }
             }
-            JournalWrite::ChainBatch(write) => {
+            JournalWrite::ChainBatch(_, write) => {
                 if self.cursor != write.cursor_before {
                     return Fate::Conflict;
                 }

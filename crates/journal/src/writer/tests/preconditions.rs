@@ -175,9 +175,10 @@ async fn a_fact_without_a_change_still_marks_its_transfer() {
     let payment = env.payment("1").await;
     let mut found = batch(None, "0xa", 1);
     found.transfers = vec![transfer("0x1", &payment, "0xa", 1)];
-    env.submit(JournalWrite::ChainBatch(Box::new(found))).await.unwrap();
+    env.submit(JournalWrite::ChainBatch(lease(), Box::new(found))).await.unwrap();
     let mark = |revision, version| {
         JournalWrite::TransfersApplied(Box::new(TransfersApplied {
+            known_to: None,
             version,
             transfers: vec![AppliedTransfer {
                 chain: "base".to_owned(),
@@ -194,4 +195,39 @@ async fn a_fact_without_a_change_still_marks_its_transfer() {
     env.submit(mark(0, 9)).await.unwrap();
     let row = &env.all::<transfers::Entity>().await[0];
     assert_eq!((row.revision, row.applied_revision, row.applied_version), (1, 1, 4));
+}
+
+#[tokio::test]
+async fn a_fact_is_not_marked_as_known_to_a_payment_that_has_changed() {
+    let env = Env::running().await;
+    let payment = env.payment("1").await;
+    let known_at = |version| {
+        let known_to = Some((payment.id.clone(), version));
+        let applied = TransfersApplied { known_to, version, transfers: Vec::new(), operations: Vec::new(), at: 9_000 };
+        JournalWrite::TransfersApplied(Box::new(applied))
+    };
+    assert!(matches!(env.submit(known_at(payment.version + 1)).await, Err(JournalError::Conflict)));
+    env.submit(known_at(payment.version)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_write_of_a_node_that_lost_its_lease_changes_nothing() {
+    let env = Env::running().await;
+    let writes = || [JournalWrite::ChainBatch(lease(), Box::new(batch(None, "0xa", 1))), submission(0, &[])];
+    let set = async |changed: &str| {
+        let sql = format!("UPDATE leases SET {changed} WHERE name = 'chain:base'");
+        env.database.writer().execute_unprepared(&sql).await.unwrap();
+    };
+    for changed in ["epoch = 2", "epoch = 1, owner = NULL", "owner = 'node_test', changed_at = 1"] {
+        set(changed).await;
+        for write in writes() {
+            let lost = env.submit(write).await;
+            assert!(matches!(lost, Err(JournalError::LeaseLost)), "{changed}: {lost:?}");
+        }
+    }
+    assert_eq!((env.count::<chain_cursors::Entity>().await, env.count::<chain_txs::Entity>().await), (0, 0));
+    set("changed_at = 0").await;
+    for write in writes() {
+        env.submit(write).await.unwrap();
+    }
 }
