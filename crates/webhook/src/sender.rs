@@ -13,11 +13,12 @@ use payferry_domain::webhook::RetrySchedule;
 use payferry_domain::{EndpointId, EventId, PspId};
 use payferry_entities::Database;
 use payferry_journal::Journal;
+use payferry_nodes::{Node, Topic, bucket_of};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, ActorRegistry, ActorResult, Behaviour, Cause, Mailbox, ended};
 use payferry_runtime::seal::Sealer;
 use payferry_runtime::supervise::RestartPause;
-use ractor::{ActorCell, ActorId, SupervisionEvent};
+use ractor::{ActorCell, ActorId, RpcReplyPort, SupervisionEvent};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
@@ -41,6 +42,7 @@ const OBSERVE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct SenderContext {
     pub(super) database: Database,
     pub(super) journal: Journal,
+    node: Node,
     pub(super) sealer: Sealer,
     pub(super) clock: Clock,
     pub(super) config: WebhookConfig,
@@ -59,8 +61,16 @@ pub(super) struct SenderContext {
 }
 
 impl SenderContext {
+    /// True if this node delivers the webhooks of the PSP.
+    fn holds(&self, psp_id: PspId) -> bool {
+        self.node.leases().holds(bucket_of(psp_id))
+    }
+
     /// Notifies the PSP's endpoint that rows wait; notifies the sender if no endpoint runs.
     fn nudge(&self, sender: &Mailbox<Message>, psp_id: PspId) {
+        if !self.holds(psp_id) {
+            return self.node.courier().nudge(Topic::Published, psp_id.to_string());
+        }
         if !self.nudged.insert(psp_id) {
             return;
         }
@@ -119,14 +129,18 @@ pub(super) enum Message {
     Sweep,
     /// Restart the PSP's endpoint.
     Restart(PspId),
+    /// Stop the endpoints of PSPs whose bucket another node holds, then reply.
+    Lose(RpcReplyPort<()>),
 }
 
 impl WebhookSender {
     /// Starts the sender under `supervisor`; it begins with the open deliveries.
+    #[allow(clippy::too_many_arguments, reason = "the parts of the service that it uses")]
     pub async fn start(
         supervisor: ActorCell,
         database: Database,
         journal: Journal,
+        node: Node,
         sealer: Sealer,
         clock: Clock,
         registry: ActorRegistry,
@@ -137,6 +151,7 @@ impl WebhookSender {
         let context = Arc::new(SenderContext {
             database,
             journal,
+            node,
             sealer,
             clock,
             config,
@@ -169,8 +184,26 @@ impl WebhookSender {
         self.context.nudge(&self.actor, psp_id);
     }
 
+    /// True if this node delivers the webhooks of the PSP.
+    pub fn holds(&self, psp_id: PspId) -> bool {
+        self.context.holds(psp_id)
+    }
+
+    /// Reports that this node got buckets of PSPs.
+    pub fn gain(&self) {
+        let _ = self.actor.cast(Message::Sweep);
+    }
+
+    /// Stops the endpoints of PSPs whose bucket this node no longer holds; returns when their attempts have ended.
+    pub async fn lose(&self) {
+        let _ = ractor::call!(self.actor, Message::Lose);
+    }
+
     /// Reports that the PSP's configuration changed, or that old rows are queued again.
     pub fn refresh(&self, psp_id: PspId) {
+        if !self.context.holds(psp_id) {
+            return self.context.node.courier().nudge(Topic::Webhooks, psp_id.to_string());
+        }
         let _ = self.actor.cast(Message::Notify(psp_id, endpoint::Message::Refresh));
     }
 
@@ -290,12 +323,25 @@ impl Behaviour for Sender {
             Message::Notify(psp_id, message) => self.notify(myself, state, psp_id, message).await,
             Message::Sweep => match queue::psps_with_open(&self.context.database).await {
                 Ok(psps) => {
-                    for psp_id in psps {
+                    for psp_id in psps.into_iter().filter(|psp_id| self.context.holds(*psp_id)) {
                         self.notify(myself, state, psp_id, endpoint::Message::Sweep).await;
                     }
                 }
                 Err(error) => tracing::warn!(%error, "could not search for open deliveries"),
             },
+            Message::Lose(reply) => {
+                let lost: Vec<PspId> =
+                    state.endpoints.keys().copied().filter(|psp_id| !self.context.holds(*psp_id)).collect();
+                let actors = lost.into_iter().filter_map(|psp_id| {
+                    self.context.running.remove(&psp_id);
+                    self.context.nudged.remove(&psp_id);
+                    let actor = state.endpoints.remove(&psp_id)?.actor?;
+                    state.owners.remove(&actor.get_id());
+                    Some(actor)
+                });
+                stop(&actors.collect::<Vec<_>>()).await;
+                let _ = reply.send(());
+            }
             Message::Restart(psp_id) => {
                 // `notify` fills an empty slot.
                 if state.endpoints.get(&psp_id).is_some_and(|slot| slot.actor.is_none()) {
@@ -320,23 +366,33 @@ impl Behaviour for Sender {
     }
 
     async fn post_stop(&self, state: &mut State) -> ActorResult {
-        let actors = state.endpoints.values().filter_map(|slot| slot.actor.as_ref());
-        let stopping = actors.map(|actor| {
-            // Messages left in its mailbox would only start new attempts.
-            actor.stop(None);
-            actor.wait(None)
-        });
-        // Each endpoint keeps its own limit; the margin covers an actor that hangs.
-        let all = futures::future::join_all(stopping);
-        let _ = tokio::time::timeout(STOP_PATIENCE + STOP_MARGIN, all).await;
+        let actors = state.endpoints.values().filter_map(|slot| slot.actor.clone());
+        stop(&actors.collect::<Vec<_>>()).await;
         Ok(())
     }
+}
+
+/// Stops endpoints; returns when their attempts have ended and are recorded.
+async fn stop(endpoints: &[Mailbox<endpoint::Message>]) {
+    let stopping = endpoints.iter().map(|endpoint| {
+        // Messages left in its mailbox would only start new attempts.
+        endpoint.stop(None);
+        endpoint.wait(None)
+    });
+    // Each endpoint keeps its own limit; the margin covers an actor that hangs.
+    let all = futures::future::join_all(stopping);
+    let _ = tokio::time::timeout(STOP_PATIENCE + STOP_MARGIN, all).await;
 }
 
 impl Sender {
     /// Sends to the PSP's endpoint actor and starts it if the PSP has no slot. An endpoint that waits for its restart
     /// reads its rows then, so skipping the message loses nothing.
     async fn notify(&self, myself: &Mailbox<Message>, state: &mut State, psp_id: PspId, message: endpoint::Message) {
+        if !self.context.holds(psp_id) {
+            // The bucket went to another node, which reads the rows.
+            self.context.nudged.remove(&psp_id);
+            return;
+        }
         if let Entry::Vacant(place) = state.endpoints.entry(psp_id) {
             place.insert(Slot { actor: None, pause: RestartPause::new(RESTART_PAUSE_MIN, RESTART_PAUSE_MAX) });
             self.start(myself, state, psp_id).await;

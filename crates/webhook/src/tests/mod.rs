@@ -16,6 +16,7 @@ use payferry_entities::{Database, DeliveryStatus, deliveries, events, psps};
 use payferry_harness::PATIENCE;
 use payferry_harness::database::TestDatabase;
 use payferry_journal::{DELIVERY_RETRIES_MAX, Journal};
+use payferry_nodes::{Node, NodeConfig};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, ActorRegistry, Mailbox, ROOT_NAME};
 use payferry_runtime::seal::Sealer;
@@ -77,9 +78,20 @@ impl Env {
         let roof = registry.spawn(ROOT_NAME, root, (), None).await.unwrap();
         let (cell, stores) = (roof.get_cell(), (database.clone(), journal.clone(), sealer.clone()));
         let (sender_clock, sender_registry) = (clock.clone(), registry.clone());
-        let sender = WebhookSender::start(cell, stores.0, stores.1, stores.2, sender_clock, sender_registry, config)
-            .await
-            .unwrap();
+        let node = Node::join(database.clone(), NodeConfig::alone([])).await.unwrap();
+        let (database_of_sender, journal_of_sender, sealer_of_sender) = stores;
+        let sender = WebhookSender::start(
+            cell,
+            database_of_sender,
+            journal_of_sender,
+            node,
+            sealer_of_sender,
+            sender_clock,
+            sender_registry,
+            config,
+        )
+        .await
+        .unwrap();
         Self {
             database,
             journal,
