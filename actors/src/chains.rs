@@ -111,6 +111,10 @@ impl Chains {
         }
     }
 
+    pub(crate) fn nudge_settlers(&self) {
+        self.settlers.values().for_each(SettlerHandle::nudge);
+    }
+
     /// Has every settler send again the outcomes that payments and outbound transfers have not applied: messages may have
     /// been lost.
     pub(crate) fn repeat_outcomes(&self) {

@@ -70,7 +70,9 @@ impl<R: Error + 'static> From<JournalError> for Failed<R> {
                 Self { error: CommandError::Unknown(error.to_string()), recovery: Recovery::Retry }
             }
             JournalError::Refused(_) => Self { recovery: Recovery::Fail, ..Self::unavailable(&error) },
-            JournalError::Conflict | JournalError::Busy | JournalError::Unavailable(_) => Self::unavailable(&error),
+            JournalError::Conflict | JournalError::LeaseLost | JournalError::Busy | JournalError::Unavailable(_) => {
+                Self::unavailable(&error)
+            }
         }
     }
 }

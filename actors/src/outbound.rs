@@ -74,9 +74,8 @@ impl Aggregate for OutboundTransfer {
         resume(self)
     }
 
-    /// One supervisor starts all of them.
-    fn shard(_: OutboundId) -> u8 {
-        0
+    fn shard(id: OutboundId) -> u8 {
+        id.operation().to_bytes()[15]
     }
 
     fn made_at(id: OutboundId) -> Timestamp {
@@ -149,7 +148,7 @@ impl Aggregate for OutboundTransfer {
             Effect::AwaitReview { to, amount, chain, alarm_at } => {
                 transfers.screen(ScreenRequest::of_recipient(subject, *chain, *to, *amount), Some(*alarm_at));
             }
-            Effect::Send { chain, .. } => transfers.chains.nudge_settler(*chain),
+            Effect::Send { chain, .. } => transfers.nudge_settler(*chain),
             Effect::DeliverWebhooks => transfers.nudge_webhooks(self.order.psp_id),
             // The actor does this itself, because only it can leave.
             Effect::Passivate => {}

@@ -4,16 +4,18 @@
 
 mod authorize;
 mod initiate;
+mod leases;
 mod order;
 mod refresh;
 mod show;
 mod start;
 mod wallets;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use payferry_domain::payment::{Command, ObservedTransfer, Payment, Rejection};
 use payferry_domain::{Address, Asset, Chain, CommandError, OperationId, PaymentId};
 use payferry_entities::{Database, OperationStatus};
@@ -28,7 +30,7 @@ use payferry_runtime::supervise::RootMessage;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::aggregate::{Aggregate, Aggregates, Message, Request, Services, SupervisorMessage};
-use crate::chain::ChainView;
+use crate::chain::{ChainView, Follower};
 use crate::chains::Chains;
 use crate::compliance::PlainAccounts;
 use crate::compliance::identity::ComplianceService;
@@ -39,7 +41,10 @@ use crate::pauses::Pauses;
 use crate::payment::{Inbox, Payments, ResultRows};
 use crate::reconcile::watch::{VaultFindings, VaultsView};
 
+use payferry_nodes::Node;
 use payferry_webhook::WebhookSender;
+
+use leases::Leased;
 
 pub use authorize::{AuthorizeError, SignedTerms, VerifiedAuthorization};
 pub use initiate::{ChainChoiceRequest, InitiatePayment};
@@ -53,6 +58,8 @@ pub use start::{ChainSetup, StartError, SystemConfig};
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time for the journal to flush when the tree stops.
 pub const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
+/// Maximum time for recording the end of this node. Without the record, other nodes take over after the TTL.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum time for each half of the tree to stop, in milliseconds.
 const RETIRE_TIMEOUT_MS: u64 = 3_000;
 
@@ -65,6 +72,7 @@ pub struct System {
 
 struct Inner {
     parts: Arc<Parts>,
+    leased: Leased,
     inbox: Arc<Inbox>,
     sealer: Sealer,
     root: Mailbox<RootMessage>,
@@ -76,7 +84,12 @@ struct Inner {
     _keeping: AbortOnDropHandle<()>,
     /// Follows changes of pauses.
     _following: AbortOnDropHandle<()>,
+    /// Followers of the chains, if this node shares the database.
+    followers: Mutex<BTreeMap<Chain, RunningFollower>>,
 }
+
+/// A follower and its task.
+type RunningFollower = (Follower, Arc<AbortOnDropHandle<()>>);
 
 /// The parts of the tree. They outlive their actors' restarts.
 struct Parts {
@@ -264,6 +277,11 @@ impl System {
         &self.services().database
     }
 
+    /// This node.
+    pub fn node(&self) -> &Node {
+        &self.services().node
+    }
+
     /// The journal.
     pub fn journal(&self) -> &Journal {
         &self.services().journal
@@ -325,6 +343,11 @@ impl System {
         }
         if tokio::time::timeout(FLUSH_TIMEOUT, self.services().journal.close()).await.is_err() {
             tracing::error!("the journal could not be flushed in time; uncommitted writes were not acknowledged");
+        }
+        match tokio::time::timeout(LEAVE_TIMEOUT, self.node().leave()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the end of this node could not be recorded"),
+            Err(_) => tracing::warn!("the end of this node could not be recorded in time"),
         }
         self.inner.root.stop(None);
     }

@@ -10,7 +10,7 @@ use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Cause, Mailbo
 use ractor::RpcReplyPort;
 use serde::Serialize;
 
-use super::{Aggregate, Aggregates, Decided, SupervisorMessage, log_about};
+use super::{Aggregate, Aggregates, Decided, SupervisorMessage, log_about, metrics};
 use crate::failed::{Failed, Recovery};
 use crate::observe::ActorSubject;
 
@@ -51,6 +51,8 @@ pub(crate) enum Message<A: Aggregate> {
     Reload,
     /// Apply facts that were recorded but not notified.
     CatchUp,
+    /// Another node changed the row or recorded facts: read the row, run the pending effects, and apply the facts.
+    Touched,
     /// Request for the actor's state.
     Observe(RpcReplyPort<ActorMemory<A::Effect>>),
     /// Panic, to test that nothing is lost.
@@ -117,6 +119,14 @@ impl<A: Aggregate> Behaviour for AggregateActor<A> {
                 (self.resume(state).await, None)
             }
             Message::CatchUp => (Box::pin(self.take_unapplied(state)).await, None),
+            Message::Touched => {
+                state.stale = true;
+                let caught_up = Box::pin(async {
+                    self.resume(state).await?;
+                    self.take_unapplied(state).await
+                });
+                (caught_up.await, None)
+            }
             Message::Observe(reply) => {
                 let _ = reply.send(state.memory());
                 return Ok(());
@@ -208,8 +218,16 @@ impl<A: Aggregate> AggregateActor<A> {
         }
         let (write, transition) = match decided? {
             Decided::Known(write, due) => {
-                if let Some(write) = write {
-                    self.submit(state, write).await?;
+                match write {
+                    None => {}
+                    Some(write) => match self.submit(state, write).await {
+                        Ok(()) => {}
+                        Err(JournalError::Conflict) => {
+                            state.stale = true;
+                            return Ok(false);
+                        }
+                        Err(error) => return Err(error.into()),
+                    },
                 }
                 state.effects.extend(due);
                 return Ok(true);
@@ -289,6 +307,10 @@ impl<A: Aggregate> AggregateActor<A> {
 
     /// Runs effects, after the commit.
     fn act(&self, myself: &Mailbox<Message<A>>, state: &mut State<A>) {
+        if !self.aggregates.holds(state.aggregate.id()) {
+            // The shard moved to another node, which runs the effects.
+            return self.aggregates.touch(state.aggregate.id());
+        }
         let effects = std::mem::take(&mut state.effects);
         for effect in effects.iter().filter(|effect| **effect != A::PASSIVATE) {
             state.aggregate.execute(&self.aggregates, effect);
@@ -299,6 +321,38 @@ impl<A: Aggregate> AggregateActor<A> {
             state.has_left = true;
             let _ = myself.drain();
         }
+    }
+}
+
+/// Runs a client's command on an aggregate whose shard another node holds: loads it, decides and commits. The version of the
+/// row guards the commit. The other node is nudged and runs the effects.
+pub(super) async fn guest<A: Aggregate>(aggregates: Arc<Aggregates<A>>, id: A::Id, request: Request<A>) {
+    let Request { command, rows, reply } = request;
+    metrics::GUESTS.add(&[("kind", A::KIND.as_str())], 1);
+    let answered = async {
+        if aggregates.registry.is_quarantined(id) {
+            return Err(CommandError::Quarantined);
+        }
+        let loaded = A::load(&aggregates.database, id).await;
+        let loaded = loaded.map_err(|error| CommandError::Unavailable(error.to_string()))?;
+        let aggregate = Box::new(loaded.ok_or(CommandError::NotFound)?);
+        let mut state = State { aggregate, stale: false, has_left: false, effects: Vec::new() };
+        let actor = AggregateActor { aggregates: aggregates.clone() };
+        match actor.carry_out(&command, &rows, false, &mut state).await {
+            Ok(()) => Ok(*state.aggregate),
+            Err(Failed { error, recovery }) => {
+                if let (Recovery::Quarantine, CommandError::Violated(violated)) = (recovery, &error) {
+                    violations::report(id, violated);
+                    aggregates.registry.give_up(id, Cause::Error, &error.to_string());
+                }
+                Err(error)
+            }
+        }
+    };
+    let answer = answered.await;
+    aggregates.touch(id);
+    if let Some(reply) = reply {
+        let _ = reply.send(answer);
     }
 }
 

@@ -5,6 +5,7 @@
 //! kinds, which implement [`Aggregate`].
 
 mod actor;
+pub(crate) mod metrics;
 mod router;
 mod supervisor;
 
@@ -76,6 +77,11 @@ pub(crate) trait Aggregate: Clone + Send + Sync + Sized + 'static {
     fn shard(id: Self::Id) -> u8;
     /// Wall-clock time when the id was generated.
     fn made_at(id: Self::Id) -> Timestamp;
+
+    /// Id before those generated from `since` on, if the order of ids is that of their generation.
+    fn id_before(_since: Timestamp) -> Option<Self::Id> {
+        None
+    }
 
     /// Loads one aggregate.
     fn load(database: &Database, id: Self::Id) -> impl Future<Output = Result<Option<Self>, StoreError>> + Send;

@@ -2,23 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, RangeInclusive};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use dashmap::DashMap;
 use parking_lot::{Mutex, RwLock};
-use payferry_domain::{Address, CommandError, PaymentId, PspId, Timestamp};
+use payferry_domain::{Address, Chain, CommandError, PaymentId, PspId, Timestamp};
 use payferry_entities::Database;
 use payferry_entities::postgres::LATE_COMMIT_MAX;
 use payferry_journal::psps::PspDirectory;
 use payferry_journal::{Journal, JournalError, JournalWrite};
+use payferry_nodes::{LeaseName, Node, Topic};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorResult, Mailbox};
 use payferry_webhook::WebhookSender;
 use ractor::{ActorCell, ActorId, ActorStatus, MessagingErr};
 use tracing::Instrument;
 
-use super::actor::{AggregateActor, Message};
+use super::actor::{AggregateActor, Message, guest};
 use super::supervisor::SupervisorMessage;
 use super::{Aggregate, log_about};
 use crate::chains::Chains;
@@ -28,6 +29,8 @@ use crate::pauses::Pauses;
 
 /// Number of logical shards of ids.
 const LOGICAL_SHARDS: usize = 256;
+/// Attempts to generate an id in a held shard.
+const HELD_ID_ATTEMPTS_MAX: usize = 4 * LOGICAL_SHARDS;
 /// Time after which a commit with an unknown outcome has ended, plus a margin.
 const LATE_COMMIT_SECS: i64 = LATE_COMMIT_MAX.as_secs().cast_signed() + 1;
 
@@ -37,6 +40,7 @@ type Live<A> = BTreeMap<<A as Aggregate>::Id, Mailbox<Message<A>>>;
 pub(crate) struct Services {
     pub(crate) database: Database,
     pub(crate) journal: Journal,
+    pub(crate) node: Node,
     pub(crate) clock: Clock,
     pub(crate) psps: PspDirectory,
     pub(crate) pauses: Pauses,
@@ -55,6 +59,8 @@ pub(crate) struct Aggregates<A: Aggregate> {
     #[deref(forward)]
     services: Arc<Services>,
     pub(crate) own: A::Own,
+    /// This value, for tasks that outlive a call.
+    me: Weak<Self>,
     /// Live actors by supervisor and id, so that the aggregates of a supervisor can be read in pages.
     live: Vec<RwLock<Live<A>>>,
     /// Ids by actor: a supervisor knows a failed actor only by its cell.
@@ -67,18 +73,60 @@ pub(crate) struct Aggregates<A: Aggregate> {
 
 impl<A: Aggregate> Aggregates<A> {
     /// Creates the registry for `supervisors`, none of which runs yet. Their number must divide [`LOGICAL_SHARDS`].
-    pub(crate) fn new(services: Arc<Services>, supervisors: usize, own: A::Own) -> Self {
+    pub(crate) fn new(services: Arc<Services>, supervisors: usize, own: A::Own) -> Arc<Self> {
         let divides = supervisors > 0 && LOGICAL_SHARDS.is_multiple_of(supervisors);
         assert!(divides, "shards must divide {LOGICAL_SHARDS}");
-        Self {
+        Arc::new_cyclic(|me| Self {
             services,
             own,
+            me: me.clone(),
             live: (0..supervisors).map(|_| RwLock::default()).collect(),
             owners: DashMap::new(),
             supervisors: RwLock::new(vec![None; supervisors]),
             started: Mutex::default(),
             spawned: AtomicU64::new(0),
+        })
+    }
+
+    /// True if this node holds the shard of an aggregate: only then may it have an actor here.
+    pub(crate) fn holds(&self, id: A::Id) -> bool {
+        self.node.leases().holds(LeaseName::Shard(A::shard(id)))
+    }
+
+    /// An id in a shard that this node holds, if it holds any.
+    pub(crate) fn held_id<I: Copy + Into<A::Id>>(&self, generate: impl Fn() -> I) -> I {
+        let mut ids = std::iter::repeat_with(generate).take(HELD_ID_ATTEMPTS_MAX);
+        let first = ids.next().expect("at least one attempt");
+        if self.holds(first.into()) { first } else { ids.find(|id| self.holds((*id).into())).unwrap_or(first) }
+    }
+
+    /// Nudges the node that holds the shard of an aggregate.
+    pub(crate) fn touch(&self, id: A::Id) {
+        self.node.courier().nudge(Topic::Touched, id.to_string());
+    }
+
+    /// Starts the live aggregates of shards that this node got; returns when they have started.
+    pub(crate) async fn gain(&self, shards: &BTreeSet<u8>) {
+        let supervisors = self.supervisors.read().clone();
+        let started = supervisors.into_iter().enumerate().filter_map(|(index, supervisor)| {
+            let own: BTreeSet<u8> = self.shards_of(index).filter(|shard| shards.contains(shard)).collect();
+            let supervisor = supervisor.filter(|_| !own.is_empty())?;
+            Some(async move { ractor::call!(supervisor, |reply| SupervisorMessage::Gain(own, reply)) })
+        });
+        // A supervisor that fails is restarted, and then starts all its live aggregates.
+        futures::future::join_all(started).await;
+    }
+
+    /// Ends the actors of shards that this node no longer holds. They finish the messages that they have received.
+    pub(crate) fn lose(&self, shards: &BTreeSet<u8>) {
+        for live in &self.live {
+            let lost: Vec<_> = live.write().extract_if(.., |id, _| shards.contains(&A::shard(*id))).collect();
+            for (_, actor) in lost {
+                self.owners.remove(&actor.get_id());
+                let _ = actor.drain();
+            }
         }
+        self.each_supervisor(|| SupervisorMessage::Lose);
     }
 
     /// Supervisor of an aggregate, unless it is being restarted.
@@ -168,6 +216,9 @@ impl<A: Aggregate> Aggregates<A> {
     /// Sends a message to the live actor, or to the supervisor, which starts one. If neither accepts it, a waiting
     /// caller gets an error.
     pub(crate) fn send(&self, id: A::Id, message: Message<A>) {
+        if !self.holds(id) {
+            return self.send_elsewhere(id, message);
+        }
         let message = match self.live(id) {
             None => message,
             Some(actor) => match actor.cast(message) {
@@ -179,6 +230,20 @@ impl<A: Aggregate> Aggregates<A> {
         if let Some(SupervisorMessage::Wake(_, message)) = self.to_supervisor(id, SupervisorMessage::Wake(id, message))
         {
             message.refuse(CommandError::Unavailable(A::NOT_RUNNING.to_owned()));
+        }
+    }
+
+    /// Handles a message to an aggregate whose shard another node holds: runs the command of a waiting client here (see
+    /// [`guest`]), and only nudges the other node otherwise, which reads the facts itself.
+    fn send_elsewhere(&self, id: A::Id, message: Message<A>) {
+        match message {
+            Message::Take(request) if request.reply.is_some() => {
+                if let Some(aggregates) = self.me.upgrade() {
+                    tokio::spawn(guest(aggregates, id, *request).in_current_span());
+                }
+            }
+            Message::Observe(_) => {}
+            _ => self.touch(id),
         }
     }
 
@@ -199,6 +264,15 @@ impl<A: Aggregate> Aggregates<A> {
     pub(crate) fn screen(&self, request: ScreenRequest, alarm_at: Option<Timestamp>) {
         if let Some(screening) = &*self.screening.read() {
             screening.screen(request, alarm_at);
+        }
+    }
+
+    /// Nudges the settler of a chain, here or on another node.
+    pub(crate) fn nudge_settler(&self, chain: Chain) {
+        if self.node.leases().holds(LeaseName::Chain(chain)) {
+            self.chains.nudge_settler(chain);
+        } else {
+            self.node.courier().nudge(Topic::Queued, chain.as_str());
         }
     }
 
@@ -225,7 +299,11 @@ impl<A: Aggregate> Aggregates<A> {
             match &written {
                 Ok(_) => {
                     aggregate.created(&aggregates);
-                    aggregates.begin(aggregate.clone(), &effects).await;
+                    if aggregates.holds(aggregate.id()) {
+                        aggregates.begin(aggregate.clone(), &effects).await;
+                    } else {
+                        aggregates.touch(aggregate.id());
+                    }
                 }
                 Err(JournalError::Unknown(_)) => aggregates.begin_if_committed(aggregate.id()),
                 Err(_) => {
@@ -268,6 +346,7 @@ impl<A: Aggregate> Aggregates<A> {
     fn begin_if_committed(&self, id: A::Id) {
         self.send(id, Message::Resume);
         let at = self.clock.real_now::<Timestamp>().plus_secs(LATE_COMMIT_SECS);
+        // If another node holds its shard, the reminder nudges that node again.
         self.to_supervisor(id, SupervisorMessage::Remind(id, at));
     }
 
@@ -299,10 +378,10 @@ impl<A: Aggregate> Aggregates<A> {
         }
         // Checked after the insertion, while `set_supervisor` checks for entries after it registers the supervisor: one
         // of the two sees the other.
-        if self.supervisor_of(id).is_none_or(|current| current.get_id() != supervisor_id) {
+        if self.supervisor_of(id).is_none_or(|current| current.get_id() != supervisor_id) || !self.holds(id) {
             self.forget(actor.get_id());
             actor.kill();
-            return Err("the supervisor was restarted meanwhile".into());
+            return Err("the supervisor was restarted meanwhile, or the shard moved to another node".into());
         }
         self.spawned.fetch_add(1, Ordering::Relaxed);
         Ok(actor)

@@ -6,13 +6,15 @@
 //! have. It periodically checks that every live aggregate has its actor, whatever prevented its start.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use payferry_domain::{Chain, CommandError, Timestamp};
+use payferry_nodes::LeaseName;
 use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Cause, Mailbox, ended};
 use payferry_runtime::supervise::Budget;
-use ractor::{ActorProcessingErr, SupervisionEvent};
+use ractor::{ActorProcessingErr, RpcReplyPort, SupervisionEvent};
 
 use super::Services;
 use super::actor::Message;
@@ -27,14 +29,24 @@ const REHYDRATION_PAGE: u64 = 1_000;
 const RELOAD_PAUSE: Duration = Duration::from_secs(2);
 /// Interval of searches for live aggregates without an actor. Each one reads the index of all live ones.
 const SWEEP_INTERVAL: Duration = Duration::from_mins(5);
+/// Interval of searches for new live aggregates without an actor, on a node that shares the database.
+const SWEEP_NEW_INTERVAL: Duration = Duration::from_secs(10);
+/// Age up to which such an aggregate is new.
+const NEW_SECS: i64 = 120;
 /// Ids of live aggregates per page of that search.
 const SWEEP_PAGE: u64 = 1_000;
 /// Minimum age of an aggregate that counts as missing its actor: before that, its creator may be about to start it.
 const UNATTENDED_AFTER_MS: i64 = 10_000;
 
 pub(crate) enum SupervisorMessage<A: Aggregate> {
-    /// Read and start all live aggregates of this supervisor.
+    /// Read and start all live aggregates of this supervisor in shards that this node holds.
     Rehydrate,
+    /// This node got these shards: read and start their live aggregates, then reply.
+    Gain(BTreeSet<u8>, RpcReplyPort<()>),
+    /// This node lost shards: forget their timers.
+    Lose,
+    /// Start live aggregates without an actor that were created a short time ago, perhaps by another node.
+    SweepNew,
     /// Message for an aggregate without a live actor.
     Wake(A::Id, Message<A>),
     /// Notify the aggregate when the chain has been read up to this time.
@@ -95,12 +107,35 @@ impl<A: Aggregate> Behaviour for Supervisor<A> {
         myself.cast(SupervisorMessage::Rehydrate)?;
         myself.send_interval(TICK, || SupervisorMessage::Tick);
         myself.send_interval(SWEEP_INTERVAL, || SupervisorMessage::Sweep(None));
+        if self.aggregates.node.is_shared() {
+            myself.send_interval(SWEEP_NEW_INTERVAL, || SupervisorMessage::SweepNew);
+        }
         Ok(State::new())
     }
 
     async fn handle(&self, myself: &Mailbox<Self::Msg>, message: Self::Msg, state: &mut State<A>) -> ActorResult {
         match message {
-            SupervisorMessage::Rehydrate => Box::pin(self.rehydrate(myself)).await?,
+            SupervisorMessage::Rehydrate => {
+                Box::pin(self.rehydrate(myself, self.aggregates.shards_of(self.index), false)).await?;
+                self.aggregates.has_started(self.index);
+            }
+            SupervisorMessage::Gain(shards, reply) => {
+                if let (Some(first), Some(last)) = (shards.first(), shards.last()) {
+                    Box::pin(self.rehydrate(myself, *first..=*last, true)).await?;
+                }
+                let _ = reply.send(());
+            }
+            SupervisorMessage::Lose => {
+                let holds = |id: &A::Id| self.aggregates.holds(*id);
+                state.deadlines.values_mut().for_each(|waiting| waiting.retain(|(_, id)| holds(id)));
+                state.passed.retain(|(id, ..)| holds(id));
+                state.resumes.retain(|id, _| holds(id));
+                state.scheduled.retain(|(_, id), _| holds(id));
+            }
+            SupervisorMessage::SweepNew => {
+                let since = self.aggregates.clock.real_now::<Timestamp>().plus_secs(-NEW_SECS);
+                Box::pin(self.sweep(myself, A::id_before(since), state)).await;
+            }
             SupervisorMessage::Wake(id, message) => Box::pin(self.wake(myself, id, Some(message), state)).await,
             SupervisorMessage::AwaitDeadline(id, chain, at) => {
                 state.deadlines.entry(chain).or_default().insert((at, id));
@@ -141,23 +176,34 @@ impl<A: Aggregate> Behaviour for Supervisor<A> {
 impl<A: Aggregate> Supervisor<A> {
     /// Starts every live aggregate of the shard. An unavailable database fails the supervisor, which is restarted with
     /// back-off.
-    async fn rehydrate(&self, myself: &Mailbox<SupervisorMessage<A>>) -> ActorResult {
+    async fn rehydrate(
+        &self,
+        myself: &Mailbox<SupervisorMessage<A>>,
+        shards: RangeInclusive<u8>,
+        is_gained: bool,
+    ) -> ActorResult {
         let (aggregates, mut after) = (&self.aggregates, None);
+        if !shards.clone().any(|shard| aggregates.node.leases().holds(LeaseName::Shard(shard))) {
+            return Ok(());
+        }
         loop {
-            let shards = aggregates.shards_of(self.index);
-            let page = A::load_live(&aggregates.database, shards, after, REHYDRATION_PAGE).await?;
+            let page = A::load_live(&aggregates.database, shards.clone(), after, REHYDRATION_PAGE).await?;
             let Some(last) = page.last() else { break };
             after = Some(last.id());
             for aggregate in page {
                 let id = aggregate.id();
-                if aggregates.registry.is_quarantined(id) || aggregates.live(id).is_some() {
+                let is_elsewhere = !aggregates.holds(id);
+                if is_elsewhere || aggregates.registry.is_quarantined(id) || aggregates.live(id).is_some() {
                     continue;
                 }
                 let actor = aggregates.spawn(Box::new(aggregate), myself.get_cell()).await?;
                 let _ = actor.cast(Message::Resume);
+                if is_gained {
+                    // The notifications went to another node.
+                    let _ = actor.cast(Message::CatchUp);
+                }
             }
         }
-        aggregates.has_started(self.index);
         // Messages to the previous actors may be lost.
         aggregates.chains.repeat_outcomes();
         Ok(())
@@ -176,6 +222,10 @@ impl<A: Aggregate> Supervisor<A> {
                 message.refuse(error);
             }
         };
+        if !self.aggregates.holds(id) {
+            // The shard moved to another node meanwhile.
+            return self.aggregates.send(id, message.unwrap_or(Message::Resume));
+        }
         if self.aggregates.registry.is_quarantined(id) {
             return refuse(message, CommandError::Quarantined);
         }
@@ -230,7 +280,7 @@ impl<A: Aggregate> Supervisor<A> {
         for id in page {
             let is_attended =
                 self.aggregates.live(id).is_some() || state.resumes.contains_key(&id) || registry.is_quarantined(id);
-            if is_attended || A::made_at(id).as_millis() > before {
+            if is_attended || !self.aggregates.holds(id) || A::made_at(id).as_millis() > before {
                 continue;
             }
             // An aggregate that ended since the page was read needs no actor.

@@ -54,14 +54,47 @@ pub enum Disagreement {
     Unread(String),
 }
 
-/// Result of a check of several transfers.
-#[derive(Debug)]
-pub struct AgreementResult(Vec<(FinalityWait, Result<(), Disagreement>)>);
-
 impl ChainContext {
     /// Amount of a payment from which two endpoints must agree; `None` if there are not two endpoints.
     pub(super) fn agree_from(&self) -> Option<Amount> {
         (self.client.endpoints_len() >= ENDPOINTS_MIN).then_some(self.spec.agree_from)
+    }
+
+    /// Checks the final transfers of large payments, if any wait for it: notifies the payments of confirmed ones, and holds the
+    /// others.
+    pub(super) async fn confirm(&self) {
+        let Self { spec, watchlist, inbox, clock, .. } = self;
+        let (Some(from), Some(reach)) = (self.agree_from(), watchlist.reach(spec.chain)) else { return };
+        let waits = watchlist.waits(spec.chain).to_confirm(reach, from, TRANSFERS_MAX);
+        let check = |wait: FinalityWait| async move { (wait, self.check_agreement(&wait).await) };
+        let mut confirmed = Vec::new();
+        for (wait, result) in futures::future::join_all(waits.into_iter().map(check)).await {
+            match result {
+                // Replaced in the meantime if the payment now needs a stronger finality, or the transfer was reorged.
+                Ok(()) if watchlist.waits(spec.chain).confirmed(&wait) => confirmed.push(wait),
+                Ok(()) => {}
+                Err(disagreement) => {
+                    let is_contradicted = matches!(disagreement, Disagreement::Contradicted { .. });
+                    let quiet = if is_contradicted { 0 } else { CHECKS_QUIET };
+                    let reason = disagreement.to_string();
+                    if watchlist.waits(spec.chain).hold(&wait, &reason, quiet, clock.real_now()) {
+                        tracing::error!(chain = %spec.chain, payment.id = %wait.payment_id, tx.hash = %wait.key.tx_hash,
+                            "a transfer is held until two endpoints of {} agree on it: {reason}", spec.chain);
+                        metrics::DISAGREEMENTS.add(&metrics::of(spec.chain), 1);
+                    }
+                }
+            }
+        }
+        metrics::TRANSFERS_HELD.set_count(&metrics::of(spec.chain), watchlist.held(spec.chain).len() as u64);
+        inbox.notify_together(finalities(confirmed));
+    }
+
+    /// True if transfers wait for a check.
+    pub(super) fn has_to_confirm(&self) -> bool {
+        let (Some(from), Some(reach)) = (self.agree_from(), self.watchlist.reach(self.spec.chain)) else {
+            return false;
+        };
+        !self.watchlist.waits(self.spec.chain).to_confirm(reach, from, 1).is_empty()
     }
 
     async fn check_agreement(&self, wait: &FinalityWait) -> Result<(), Disagreement> {
@@ -125,48 +158,14 @@ fn difference(
 impl WatcherState {
     /// Starts a check if transfers wait for one and none is in progress. It runs beside the reads.
     pub(super) fn start_agreement(&mut self, myself: &Mailbox<WatcherMessage>) {
-        let ChainContext { spec, watchlist, .. } = &self.args.context;
-        let (Some(from), Some(reach)) = (self.args.agree_from(), watchlist.reach(spec.chain)) else { return };
-        if self.agreement.is_some() {
-            return;
-        }
-        let waits = watchlist.waits(spec.chain).to_confirm(reach, from, TRANSFERS_MAX);
-        if waits.is_empty() {
+        if self.agreement.is_some() || !self.args.has_to_confirm() {
             return;
         }
         let (context, myself) = (self.args.context.clone(), myself.clone());
         let task = tokio::spawn(async move {
-            let context = &context;
-            let check = |wait: FinalityWait| async move { (wait, context.check_agreement(&wait).await) };
-            let results = futures::future::join_all(waits.into_iter().map(check)).await;
-            let _ = myself.cast(WatcherMessage::AgreementResult(AgreementResult(results)));
+            context.confirm().await;
+            let _ = myself.cast(WatcherMessage::AgreementChecked);
         });
         self.agreement = Some(AbortOnDropHandle::new(task));
-    }
-
-    /// Notifies the payments of confirmed transfers and holds the others.
-    pub(super) fn apply_agreement(&mut self, AgreementResult(results): AgreementResult) {
-        self.agreement = None;
-        let ChainContext { spec, watchlist, inbox, clock, .. } = &self.args.context;
-        let mut confirmed = Vec::new();
-        for (wait, result) in results {
-            match result {
-                // Replaced in the meantime if the payment now needs a stronger finality, or the transfer was reorged.
-                Ok(()) if watchlist.waits(spec.chain).confirmed(&wait) => confirmed.push(wait),
-                Ok(()) => {}
-                Err(disagreement) => {
-                    let is_contradicted = matches!(disagreement, Disagreement::Contradicted { .. });
-                    let quiet = if is_contradicted { 0 } else { CHECKS_QUIET };
-                    let reason = disagreement.to_string();
-                    if watchlist.waits(spec.chain).hold(&wait, &reason, quiet, clock.real_now()) {
-                        tracing::error!(chain = %spec.chain, payment.id = %wait.payment_id, tx.hash = %wait.key.tx_hash,
-                            "a transfer is held until two endpoints of {} agree on it: {reason}", spec.chain);
-                        metrics::DISAGREEMENTS.add(&metrics::of(spec.chain), 1);
-                    }
-                }
-            }
-        }
-        metrics::TRANSFERS_HELD.set_count(&metrics::of(spec.chain), watchlist.held(spec.chain).len() as u64);
-        inbox.notify_together(finalities(confirmed));
     }
 }

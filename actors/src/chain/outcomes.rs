@@ -120,31 +120,23 @@ impl SentOutcomes {
     }
 }
 
-impl SettlerState {
-    /// Notifies payments of operations that are mined and final for their tier, repeatedly until they have applied the
-    /// outcome.
-    pub(super) async fn complete(&mut self, errors: &mut Errors) -> Result<(), SettleError> {
-        if self.args.handle.take_repeat_request() {
-            self.outcomes = SentOutcomes::default();
-        }
-        self.outcomes.expire();
-        self.notify_failed_again().await?;
-        let ended = self.end_authorizations(errors).await;
-        errors.take(ended)?;
-        let ChainContext { spec, database, watchlist, .. } = &self.args.context;
-        let Some(view) = watchlist.view(spec.chain) else { return Ok(()) };
+impl ChainContext {
+    /// Notifies payments and outbound transfers of those of these mined operations that are final for their tier; returns
+    /// them.
+    pub(super) async fn notify_completed<'r>(
+        &self,
+        due: &[&'r operations::Model],
+        errors: &mut Errors,
+    ) -> Result<Vec<&'r operations::Model>, SettleError> {
+        let Self { spec, database, watchlist, .. } = self;
+        let Some(view) = watchlist.view(spec.chain).filter(|_| !due.is_empty()) else { return Ok(Vec::new()) };
         let reach = view.reach();
-        let mined = queue::with_status(database, spec.chain, OperationStatus::Mined, &mut self.done_page).await?;
-        let due: Vec<&operations::Model> = mined.iter().filter(|row| !self.outcomes.contains(row)).collect();
-        if due.is_empty() {
-            return Ok(());
-        }
-        let tiers = queue::tiers(database, &due).await?;
+        let tiers = queue::tiers(database, due).await?;
         let ids: Vec<i64> = due.iter().filter_map(|row| row.chain_tx_id).collect();
         let txs = queue::txs_by_id(database, &ids).await?;
         let mut blocks: HashMap<u64, Option<(Hash32, Timestamp)>> = HashMap::new();
         let mut notified = Vec::new();
-        for row in due {
+        for &row in due {
             let Some(number) = row.block_number.and_then(|number| u64::try_from(number).ok()) else { continue };
             if !tiers.get(&row.id).is_some_and(|tier| reach.reached(number, *tier)) {
                 continue;
@@ -156,7 +148,7 @@ impl SettlerState {
                 None => match blocks.entry(number) {
                     Entry::Occupied(known) => *known.get(),
                     Entry::Vacant(unknown) => {
-                        let header = match self.args.client.headers([number]).await {
+                        let header = match self.client.headers([number]).await {
                             Ok(headers) => headers.first().map(|header| (header.hash, header.time)),
                             Err(error @ (ClientError::UnknownBlock | ClientError::Malformed(_))) => {
                                 let what = format!("block {number}");
@@ -180,9 +172,34 @@ impl SettlerState {
             let hash = row.tx_hash.as_deref().and_then(|hash| hash.parse().ok());
             let (Some((block_hash, time)), Some(tx_hash)) = (block, hash) else { continue };
             let block = BlockRef { number, time };
-            notify(&*self.args.inbox, row, &Outcome::Completed { tx_hash, block_hash, block });
+            notify(&*self.inbox, row, &Outcome::Completed { tx_hash, block_hash, block });
             notified.push(row);
         }
+        Ok(notified)
+    }
+
+    /// Notifies a payment or outbound transfer of a lasting failure.
+    pub(super) fn notify_failure(&self, row: &operations::Model) {
+        let reason = row.failure.as_deref().unwrap_or("no reason was given");
+        notify(&*self.inbox, row, &Outcome::Failed { reason });
+    }
+}
+
+impl SettlerState {
+    /// Notifies payments of operations that are mined and final for their tier, repeatedly until they have applied the
+    /// outcome.
+    pub(super) async fn complete(&mut self, errors: &mut Errors) -> Result<(), SettleError> {
+        if self.args.handle.take_repeat_request() {
+            self.outcomes = SentOutcomes::default();
+        }
+        self.outcomes.expire();
+        self.notify_failed_again().await?;
+        let ended = self.end_authorizations(errors).await;
+        errors.take(ended)?;
+        let ChainContext { spec, database, .. } = &self.args.context;
+        let mined = queue::with_status(database, spec.chain, OperationStatus::Mined, &mut self.done_page).await?;
+        let due: Vec<&operations::Model> = mined.iter().filter(|row| !self.outcomes.contains(row)).collect();
+        let notified = self.args.notify_completed(&due, errors).await?;
         for row in &notified {
             self.outcomes.add(row, NOTIFY_AGAIN_AFTER);
         }
@@ -201,8 +218,7 @@ impl SettlerState {
 
     pub(super) fn notify_failed(&mut self, row: &operations::Model) {
         self.outcomes.add(row, NOTIFY_FAILED_AGAIN_AFTER);
-        let reason = row.failure.as_deref().unwrap_or("no reason was given");
-        notify(&*self.args.inbox, row, &Outcome::Failed { reason });
+        self.args.notify_failure(row);
     }
 
     /// Notifies payments that may have been notified of a success that is now orphaned. `before` are the previous rows,

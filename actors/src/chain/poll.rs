@@ -96,7 +96,7 @@ impl WatcherState {
                 if let Some(view) = self.view(&heads) {
                     self.publish(view);
                 }
-                self.finalise_waiting();
+                self.args.finalise_waiting();
                 Ok(false)
             }
             Next::Read { to } => {
@@ -151,7 +151,7 @@ impl WatcherState {
         // Comes first, because payers and merchants wait for it. It needs only the block's header: other contents of
         // the block are applied later in any case, and a repeated notification has no effect.
         if let Some(reach) = self.reach_with(&links, heads) {
-            self.finalise(reach);
+            self.args.finalise(reach);
         }
         let recent_from = heads.latest.number.saturating_sub(spec.recent_blocks.saturating_sub(1));
         let args = &self.args;
@@ -172,12 +172,12 @@ impl WatcherState {
         let Some(view) = self.view(heads) else { return Ok(error) };
         // Covers the blocks caught up with. A payment with a final transfer reads its other recorded transfers from the
         // database.
-        self.finalise(view.reach());
-        self.notify_observed(&changed).await;
+        self.args.finalise(view.reach());
+        self.args.notify_observed(&changed).await;
         // Publishing comes after notifying: a reader that sees the block as read finds its transfers notified.
         self.publish(view);
         self.notify_progress(&links, gaps);
-        self.finalise_waiting();
+        self.args.finalise_waiting();
         Ok(error)
     }
 
@@ -203,7 +203,7 @@ impl WatcherState {
         ChainBatch {
             chain,
             cursor_before: self.known.tip().map(|tip| tip.hash.to_string()),
-            cursor: rows::cursor_row(chain, cursor, second_look_from, self.args.clock.now()),
+            cursor: rows::cursor_row(chain, cursor, second_look_from, self.args.lease.epoch(), self.args.clock.now()),
             orphaned_blocks: Vec::new(),
             headers: Vec::new(),
             headers_keep_from: 0,
@@ -241,7 +241,7 @@ impl WatcherState {
             outages: gaps.iter().map(|gap| rows::outage_row(spec.chain, gap)).collect(),
             ..self.batch(last, second_look_from)
         };
-        let receipt = journal.submit(JournalWrite::ChainBatch(Box::new(batch))).await?;
+        let receipt = journal.submit(JournalWrite::ChainBatch(self.args.lease.clone(), Box::new(batch))).await?;
         metrics::TRANSFERS.add(&metrics::of(spec.chain), receipt.transfers.len() as u64);
         self.known.extend(links, keep_from);
         self.second.from = second_look_from;
@@ -277,7 +277,7 @@ impl WatcherState {
             headers: if fork.is_none() { vec![rows::header_row(spec.chain, &cursor)] } else { Vec::new() },
             ..self.batch(&cursor, second_look_from)
         };
-        let receipt = journal.submit(JournalWrite::ChainBatch(Box::new(batch))).await?;
+        let receipt = journal.submit(JournalWrite::ChainBatch(self.args.lease.clone(), Box::new(batch))).await?;
         tracing::warn!(chain = %spec.chain, depth, common.number = cursor.number,
             transfers = receipt.transfers.len(), "chain {} was reorganised", spec.chain);
         let chain = metrics::of(spec.chain);
@@ -287,7 +287,7 @@ impl WatcherState {
         self.known = known;
         self.second.from = second_look_from;
         self.report.blocks_orphaned += depth as u64;
-        self.notify_observed(&receipt.transfers).await;
+        self.args.notify_observed(&receipt.transfers).await;
         Ok(())
     }
 
@@ -360,18 +360,18 @@ impl WatcherState {
         let newest = links.iter().map(|link| link.time).max().unwrap_or(Timestamp(0));
         inbox.chain_progressed(spec.chain, newest);
     }
+}
 
+impl ChainContext {
     /// Notifies payments with transfers that have become final, as far as the chain's progress is known.
-    fn finalise_waiting(&self) {
-        let ChainContext { spec, watchlist, .. } = &self.args.context;
-        if let Some(reach) = watchlist.reach(spec.chain) {
+    pub(super) fn finalise_waiting(&self) {
+        if let Some(reach) = self.watchlist.reach(self.spec.chain) {
             self.finalise(reach);
         }
     }
 
     fn finalise(&self, reach: FinalityProgress) {
-        let ChainContext { spec, watchlist, inbox, .. } = &self.args.context;
-        let reached = watchlist.waits(spec.chain).take_reached(reach, self.args.agree_from());
-        inbox.notify_together(finalities(reached));
+        let reached = self.watchlist.waits(self.spec.chain).take_reached(reach, self.agree_from());
+        self.inbox.notify_together(finalities(reached));
     }
 }

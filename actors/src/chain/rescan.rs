@@ -136,7 +136,7 @@ impl WatcherState {
         let from = last.number + 1;
         let (transfers, deposits) = deposits::split(missed);
         let batch = ChainBatch { transfers, deposits, ..self.batch(&tip, from) };
-        let receipt = journal.submit(JournalWrite::ChainBatch(Box::new(batch))).await?;
+        let receipt = journal.submit(JournalWrite::ChainBatch(self.args.lease.clone(), Box::new(batch))).await?;
         self.second.from = from;
         metrics::RESCAN_NUMBER.set_count(&metrics::of(spec.chain), last.number);
         if !receipt.transfers.is_empty() {
@@ -151,7 +151,7 @@ impl WatcherState {
             metrics::LOGS_MISSED.add(&metrics::of(spec.chain), receipt.transfers.len() as u64);
             self.report.transfers_recorded += receipt.transfers.len() as u64;
             self.report.transfers_missed += receipt.transfers.len() as u64;
-            self.notify_observed(&receipt.transfers).await;
+            self.args.notify_observed(&receipt.transfers).await;
         }
         Ok(())
     }

@@ -343,7 +343,12 @@ impl SettlerState {
             at: self.args.clock.real_now::<Timestamp>().as_millis(),
             operations,
         };
-        let changed = self.args.journal.submit(JournalWrite::ChainTxOutcome(Box::new(outcome))).await?.operations;
+        let changed = self
+            .args
+            .journal
+            .submit(JournalWrite::ChainTxOutcome(self.args.lease.clone(), Box::new(outcome)))
+            .await?
+            .operations;
         self.args.handle.note_progress(changed.iter().map(|row| (row, row.status)));
         Ok(changed)
     }

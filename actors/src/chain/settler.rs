@@ -18,9 +18,10 @@ use payferry_evm::pace::{BlockingError, Pass, PollRequests, Severity, gather};
 use payferry_evm::wallet::OperatorSigner;
 use payferry_journal::chain::Role;
 use payferry_journal::chain::queue;
+use payferry_nodes::Lease;
 use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
 use ractor::RpcReplyPort;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -101,6 +102,23 @@ impl SettlerHandle {
         *shown = blocked_reason.map(|why| (since, why.to_owned()));
     }
 
+    /// State of the settler that other nodes show.
+    pub(super) fn published(&self) -> PublishedSettler {
+        PublishedSettler {
+            blocked_reason: self.inner.blocked_reason.read().clone(),
+            gas_balance_wei: self.gas_balance_wei(),
+            authorizations: self.inner.authorizations.read().iter().map(|(id, mined)| (id.clone(), *mined)).collect(),
+        }
+    }
+
+    /// Shows what the settler on another node has published.
+    pub(super) fn show(&self, published: PublishedSettler) {
+        let PublishedSettler { blocked_reason, gas_balance_wei, authorizations } = published;
+        *self.inner.blocked_reason.write() = blocked_reason;
+        *self.inner.gas_balance_wei.write() = gas_balance_wei;
+        *self.inner.authorizations.write() = authorizations.into_iter().collect();
+    }
+
     /// How far the settler is with a queued authorization: `queued`, `submitted`, or `collected` in a block that is not
     /// final.
     pub fn authorization_progress(&self, operation: OperationId) -> &'static str {
@@ -149,6 +167,19 @@ impl SettlerHandle {
     }
 }
 
+/// State of a settler that other nodes show.
+#[serde_with::serde_as]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct PublishedSettler {
+    /// Why and since when settling is blocked, if it is.
+    blocked_reason: Option<(Timestamp, String)>,
+    // JSON has no 128-bit numbers.
+    #[serde_as(as = "Option<serde_with::DisplayFromStr>")]
+    gas_balance_wei: Option<u128>,
+    /// Authorizations in a transaction: true if it is mined.
+    authorizations: BTreeMap<String, bool>,
+}
+
 /// Actor of one chain: signs, sends and tracks transactions.
 #[derive(Clone, Debug, Default)]
 pub struct Settler;
@@ -159,6 +190,8 @@ pub struct SettlerArgs {
     /// The chain and the services. Settling uses wall-clock time, even if the sandbox shifts the clock.
     #[deref]
     pub context: ChainContext,
+    /// The lease of the chain: every write needs it.
+    pub lease: Lease,
     /// Signer of settlements.
     pub settle_signer: OperatorSigner,
     /// Signer of outbound transfers; may be the same account.

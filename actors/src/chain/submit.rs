@@ -107,7 +107,7 @@ impl SettlerState {
             };
             let (at, operations) =
                 (self.args.clock.real_now::<Timestamp>().as_millis(), refused.iter().map(refusal).collect());
-            let refusal = JournalWrite::Refusal(Box::new(OperationRefusal { at, operations }));
+            let refusal = JournalWrite::Refusal(self.args.lease.clone(), Box::new(OperationRefusal { at, operations }));
             let refused = self.args.journal.submit(refusal).await?.operations;
             self.reached(Step::Recorded)?;
             for row in refused {
@@ -205,7 +205,8 @@ impl SettlerState {
         self.reached(Step::Signed)?;
         let raw = attempt.raw.clone();
         let submission = ChainTxSubmission { chain_tx, attempt, operations };
-        let receipt = self.args.journal.submit(JournalWrite::Submission(Box::new(submission))).await?;
+        let receipt =
+            self.args.journal.submit(JournalWrite::Submission(self.args.lease.clone(), Box::new(submission))).await?;
         self.reached(Step::Stored)?;
         self.args.handle.count_submitted();
         metrics::SUBMITTED.add(&metrics::of(self.args.spec.chain), 1);
@@ -295,7 +296,7 @@ impl SettlerState {
         let attempt = self.sign(signer, tx, fees).await?;
         self.reached(Step::Signed)?;
         let raw = attempt.raw.clone();
-        journal.submit(JournalWrite::Attempt(Box::new(attempt))).await?;
+        journal.submit(JournalWrite::Attempt(self.args.lease.clone(), Box::new(attempt))).await?;
         self.reached(Step::Stored)?;
         tracing::warn!(chain = %spec.chain, tx.nonce = tx.nonce, fee.max_wei = fees.max_fee_wei,
             "an unmined transaction on {} is sent again with higher fees", spec.chain);

@@ -2,14 +2,15 @@
 //!
 //! Deliberately absent: the reason why a payment does not apply a transfer. One blocked payment does not delay others.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use payferry_domain::payment::Command;
 use payferry_entities::transfers;
+use payferry_journal::chain::rows::{self, LoadError};
 use payferry_journal::payments::{self, StoreError, TransferPosition};
 
 use super::ChainContext;
-use super::watcher::WatcherState;
 
 /// Interval of sweeps. A transfer is notified again if two consecutive sweeps find it unapplied.
 pub const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
@@ -47,16 +48,53 @@ impl Sweep {
     }
 }
 
-impl WatcherState {
-    /// Notifies payments of unapplied transfers; with `all`, without waiting for a second sweep.
-    pub(super) async fn sweep(&mut self, all: bool) -> Result<(), StoreError> {
-        let ChainContext { spec, database, .. } = &self.args.context;
-        let found = payments::unapplied_on(database, spec.chain, self.swept.after.as_ref(), SWEEP_ROWS_MAX).await?;
+impl ChainContext {
+    /// Notifies payments of those of their unapplied transfers that are wanted; with `all`, without waiting for a second
+    /// sweep.
+    pub(super) async fn sweep(
+        &self,
+        swept: &mut Sweep,
+        all: bool,
+        is_wanted: impl Fn(&transfers::Model) -> bool,
+    ) -> Result<(), StoreError> {
+        let Self { spec, database, .. } = self;
+        let found = payments::unapplied_on(database, spec.chain, swept.after.as_ref(), SWEEP_ROWS_MAX).await?;
         let is_full = found.len() as u64 >= SWEEP_ROWS_MAX;
-        let due = self.swept.take(found, is_full, all);
+        let mut due = swept.take(found, is_full, all);
+        due.retain(is_wanted);
         if !due.is_empty() {
             tracing::info!(chain = %spec.chain, transfers = due.len(), "notifying payments of transfers again");
             self.notify_observed(&due).await;
+        }
+        Ok(())
+    }
+
+    /// Notifies the payments of these transfer rows.
+    pub(super) async fn notify_observed(&self, rows: &[transfers::Model]) {
+        let ChainContext { spec, database, watchlist, inbox, .. } = self;
+        let times = rows::first_block_times(database, spec.chain, rows).await.unwrap_or_else(|error| {
+            tracing::warn!(chain = %spec.chain, %error, "first block times could not be read");
+            HashMap::new()
+        });
+        for row in rows {
+            let first = times.get(&(row.tx_hash.clone(), row.payment_id.clone())).copied();
+            match rows::observed(spec.chain, |address| spec.token_at(address), row, first) {
+                Ok((payment_id, fact)) => {
+                    watchlist.waits(fact.key.chain).drop_outdated(fact.key, fact.revision);
+                    inbox.notify(payment_id, Command::ObserveTransfer(fact));
+                }
+                Err(error) => {
+                    tracing::error!(chain = %spec.chain, %error, "unreadable transfer row; its payment is not notified");
+                }
+            }
+        }
+    }
+
+    /// Notifies again of the recorded outages; each is applied once.
+    pub(super) async fn notify_outages(&self) -> Result<(), LoadError> {
+        let ChainContext { spec, database, inbox, .. } = self;
+        for gap in rows::load_outages(database, spec.chain).await? {
+            inbox.chain_stalled(spec.chain, gap.block, gap.from, gap.to);
         }
         Ok(())
     }

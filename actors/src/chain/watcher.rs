@@ -3,7 +3,6 @@
 //! Polling is authoritative; a wake-up only shortens the wait. All state is rebuilt from the database. An error never
 //! moves the cursor. Deliberately absent: the effect of a transfer on a payment.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,13 +16,13 @@ use payferry_evm::pace::{PollRequests, backoff};
 use payferry_evm::{Degradation, eip3009};
 use payferry_journal::chain::cursor::Known;
 use payferry_journal::chain::rows::{self, LoadError};
+use payferry_nodes::Lease;
 use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
 use ractor::RpcReplyPort;
 use serde::Serialize;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::agreement::AgreementResult;
 use super::block_transfers::Reader;
 use super::poll::PollError;
 use super::rescan::{Rescan, RescanResult};
@@ -61,6 +60,8 @@ pub struct WatcherArgs {
     /// The chain and the services.
     #[deref]
     pub context: ChainContext,
+    /// The lease of the chain: every write needs it.
+    pub lease: Lease,
     /// Wake-ups besides the poll interval.
     pub wake_ups: Option<HeadSignals>,
 }
@@ -74,8 +75,8 @@ pub enum WatcherMessage {
     Sweep,
     /// Result of a rescan.
     RescanResult(Box<RescanResult>),
-    /// Result of a check of large payments' transfers.
-    AgreementResult(AgreementResult),
+    /// A check of large payments' transfers has ended.
+    AgreementChecked,
     /// Request for the watcher's state.
     Observe(RpcReplyPort<WatcherReport>),
 }
@@ -163,14 +164,14 @@ impl Behaviour for Watcher {
             _ticker: ticker,
             args,
         };
-        state.notify_outages().await?;
+        state.args.notify_outages().await?;
         Ok(state)
     }
 
     async fn post_start(&self, myself: &Mailbox<WatcherMessage>, state: &mut WatcherState) -> ActorResult {
         state.read_psp_vaults().await;
         // Transfers that the previous watcher recorded and may not have notified.
-        if let Err(error) = Box::pin(state.sweep(true)).await {
+        if let Err(error) = Box::pin(state.args.context.sweep(&mut state.swept, true, |_| true)).await {
             tracing::warn!(chain = %state.args.spec.chain, %error, "unapplied transfers could not be read");
         }
         state.queue_poll(myself);
@@ -195,8 +196,8 @@ impl Behaviour for Watcher {
                 state.start_rescan(myself);
                 state.start_agreement(myself);
             }
-            WatcherMessage::AgreementResult(result) => {
-                state.apply_agreement(result);
+            WatcherMessage::AgreementChecked => {
+                state.agreement = None;
                 state.start_agreement(myself);
             }
             WatcherMessage::RescanResult(looked) => {
@@ -205,7 +206,7 @@ impl Behaviour for Watcher {
             }
             WatcherMessage::Sweep => {
                 state.read_psp_vaults().await;
-                if let Err(error) = Box::pin(state.sweep(false)).await {
+                if let Err(error) = Box::pin(state.args.context.sweep(&mut state.swept, false, |_| true)).await {
                     tracing::warn!(chain = %state.args.spec.chain, %error, "unapplied transfers could not be read");
                 }
             }
@@ -374,7 +375,7 @@ impl WatcherState {
     async fn try_reload(&mut self) -> Result<(), LoadError> {
         (self.known, self.second.from) = rows::load_known(&self.args.database, self.args.spec.chain).await?;
         // Outages that were committed but not notified. Transfers follow in the next sweeps.
-        self.notify_outages().await
+        self.args.notify_outages().await
     }
 
     /// Logs, once per change, why the chain cannot be read, or that it can be read again.
@@ -407,35 +408,5 @@ impl WatcherState {
             tracing::info!(%chain, head.number = view.head_number, "chain {chain} has new blocks again");
         }
         self.stood_still = stands_still;
-    }
-
-    /// Notifies the payments of these transfer rows.
-    pub(super) async fn notify_observed(&self, rows: &[payferry_entities::transfers::Model]) {
-        let ChainContext { spec, database, watchlist, inbox, .. } = &self.args.context;
-        let times = rows::first_block_times(database, spec.chain, rows).await.unwrap_or_else(|error| {
-            tracing::warn!(chain = %spec.chain, %error, "first block times could not be read");
-            HashMap::new()
-        });
-        for row in rows {
-            let first = times.get(&(row.tx_hash.clone(), row.payment_id.clone())).copied();
-            match rows::observed(spec.chain, |address| spec.token_at(address), row, first) {
-                Ok((payment_id, fact)) => {
-                    watchlist.waits(fact.key.chain).drop_outdated(fact.key, fact.revision);
-                    inbox.notify(payment_id, payferry_domain::payment::Command::ObserveTransfer(fact));
-                }
-                Err(error) => {
-                    tracing::error!(chain = %spec.chain, %error, "unreadable transfer row; its payment is not notified");
-                }
-            }
-        }
-    }
-
-    /// Notifies again of the recorded outages; each is applied once.
-    async fn notify_outages(&self) -> Result<(), LoadError> {
-        let ChainContext { spec, database, inbox, .. } = &self.args.context;
-        for gap in rows::load_outages(database, spec.chain).await? {
-            inbox.chain_stalled(spec.chain, gap.block, gap.from, gap.to);
-        }
-        Ok(())
     }
 }

@@ -159,6 +159,16 @@ impl Watchlist {
         self.inner.retired.lock().push_back(Retired { payment_id, wallet, retirement, at: Instant::now() });
     }
 
+    /// Marks all wallets for removal except these and those that are marked already.
+    pub(crate) fn retire_others(&self, live: &HashSet<Address>) {
+        let wallets =
+            self.inner.wallets.iter().filter(|entry| entry.retirement.is_none() && !live.contains(entry.key()));
+        let ended: Vec<Address> = wallets.map(|entry| *entry.key()).collect();
+        for wallet in ended {
+            self.retire(wallet);
+        }
+    }
+
     /// Takes up to `limit` wallets retired before `before` from the removal queue. They stay in the list.
     pub(crate) fn retired(&self, before: Instant, limit: usize) -> Vec<Retired> {
         let mut retired = self.inner.retired.lock();
@@ -282,6 +292,14 @@ impl Watchlist {
     /// chain was read.
     pub fn eip3009(&self, chain: Chain, token: Address) -> Option<Eip3009Domain> {
         self.lane(chain).eip3009.read().iter().find(|domain| domain.token() == token).cloned()
+    }
+
+    /// State that the chain's watcher publishes beside its view: the reason why the chain cannot be read, the domains of tokens, and
+    /// the largest outbound transfers.
+    pub(super) fn terms(&self, chain: Chain) -> (Option<String>, Vec<Eip3009Domain>, Vec<(Address, Amount)>) {
+        let lane = self.lane(chain);
+        let send_max = lane.send_max.read().iter().map(|(address, amount)| (*address, *amount)).collect();
+        (lane.degraded_reason.read().clone(), lane.eip3009.read().clone(), send_max)
     }
 
     /// Replaces the largest amounts of one outbound transfer.

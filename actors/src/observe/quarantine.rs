@@ -4,7 +4,7 @@
 //! A defect common to all of them quarantines all of them. So they are counted incrementally and read in pages: no
 //! operation iterates over or copies all of them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -124,6 +124,11 @@ impl Quarantined {
         self.by_id.get(&of)
     }
 
+    /// Those of these subjects that are quarantined.
+    fn unstored(&self, subjects: &HashSet<Quarantinable>) -> Vec<(Quarantinable, Quarantine)> {
+        subjects.iter().filter_map(|of| Some((*of, self.by_id.get(of)?.clone()))).collect()
+    }
+
     pub(super) const fn counts(&self) -> QuarantineCounts {
         self.counts
     }
@@ -141,26 +146,32 @@ impl Quarantined {
 pub(super) struct Quarantines {
     database: Database,
     cache: Mutex<Quarantined>,
+    /// Subjects whose row is not stored yet.
+    unstored: Mutex<HashSet<Quarantinable>>,
     /// Serialises changes of rows, so that the rows end as the cache does.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl Quarantines {
     pub(super) fn new(database: Database) -> Self {
-        Self { database, cache: Mutex::default(), turn: tokio::sync::Mutex::default() }
+        Self { database, cache: Mutex::default(), unstored: Mutex::default(), turn: tokio::sync::Mutex::default() }
     }
 
     /// Reads the rows.
     pub(super) async fn load(&self) -> Result<(), DbErr> {
-        for row in quarantines::Entity::find().all(self.database.reader()).await? {
+        let _turn = self.turn.lock().await;
+        let mut all = Quarantined::default();
+        for row in quarantines::Entity::find().all(self.database.writer()).await? {
             match row.subject.parse() {
-                Ok(of) => {
-                    let quarantine = Quarantine { since: Timestamp(row.since), reason: row.reason };
-                    self.cache.lock().insert(of, quarantine);
-                }
+                Ok(of) => all.insert(of, Quarantine { since: Timestamp(row.since), reason: row.reason }),
                 Err(error) => tracing::error!(subject = row.subject, %error, "unreadable quarantine; it is ignored"),
             }
         }
+        let mut cache = self.cache.lock();
+        for (of, quarantine) in cache.unstored(&self.unstored.lock()) {
+            all.insert(of, quarantine);
+        }
+        *cache = all;
         Ok(())
     }
 
@@ -171,6 +182,7 @@ impl Quarantines {
     /// Quarantines a subject at once, and stores this as soon as the database permits it. If the process ends before that,
     /// nothing is lost: the subject fails again.
     pub(super) fn insert(self: &Arc<Self>, of: Quarantinable, quarantine: Quarantine) {
+        self.unstored.lock().insert(of);
         self.cache.lock().insert(of, quarantine);
         let quarantines = Arc::downgrade(self);
         tokio::spawn(async move {
@@ -185,14 +197,19 @@ impl Quarantines {
 
     async fn store(&self, of: Quarantinable) -> Result<(), DbErr> {
         let _turn = self.turn.lock().await;
-        // Released before it was stored.
-        let Some(Quarantine { since, reason }) = self.read(|all| all.get(of).cloned()) else { return Ok(()) };
+        let Some(Quarantine { since, reason }) = self.read(|all| all.get(of).cloned()) else {
+            // Released before it was stored.
+            self.unstored.lock().remove(&of);
+            return Ok(());
+        };
         let row = quarantines::Model { subject: of.to_string(), since: since.as_millis(), reason };
         let newer = OnConflict::column(quarantines::Column::Subject)
             .update_columns([quarantines::Column::Since, quarantines::Column::Reason])
             .to_owned();
         let insert = quarantines::Entity::insert(row.into_active_model()).on_conflict(newer);
-        insert.exec_without_returning(self.database.writer()).await.map(drop)
+        insert.exec_without_returning(self.database.writer()).await?;
+        self.unstored.lock().remove(&of);
+        Ok(())
     }
 
     /// Ends a quarantine, and writes audit entries of the operator with it; returns true if it was quarantined.

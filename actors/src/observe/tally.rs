@@ -1,7 +1,8 @@
 //! Counts of payments by status and chain: counted once at the start, in the background, and updated by each commit.
 //!
 //! The tally observes the journal's commits. Between two commits it takes a snapshot, so that what is counted and what is
-//! reported meet without a gap. A commit of unknown outcome has payments counted again.
+//! reported meet without a gap. A commit of unknown outcome has payments counted again. A node that shares the database does
+//! not see the commits of other nodes, so it counts again and again instead.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,6 +24,8 @@ use super::metrics;
 const SNAPSHOT_PATIENCE: Duration = Duration::from_millis(500);
 /// Minimum interval between the starts of two counts.
 const COUNT_PAUSE: Duration = Duration::from_secs(10);
+/// The same on a node that shares the database.
+const SHARED_COUNT_PAUSE: Duration = Duration::from_secs(30);
 /// Interval of checks if a count is due, while nothing is written.
 const COUNT_LOOK: Duration = Duration::from_secs(1);
 const CHAINS: usize = Chain::ALL.len();
@@ -46,6 +49,8 @@ pub struct Tallied {
 /// Counts of one tree.
 #[derive(Default)]
 pub(crate) struct Tally {
+    /// True if other nodes may commit.
+    is_shared: bool,
     cells: Mutex<Cells>,
     steps: Steps,
     count: Mutex<CountState>,
@@ -67,6 +72,10 @@ struct Count {
 }
 
 impl Tally {
+    pub(super) fn new(is_shared: bool) -> Self {
+        Self { is_shared, ..Self::default() }
+    }
+
     /// Marks the counts as possibly wrong, so that a new count follows.
     pub(crate) fn doubt(&self) {
         self.count.lock().doubtful = true;
@@ -79,15 +88,19 @@ impl Tally {
 
     fn is_count_due(&self) -> bool {
         let CountState { doubtful, under_way, begun, .. } = &*self.count.lock();
-        *doubtful && !under_way && begun.is_none_or(|begun| begun.elapsed() >= COUNT_PAUSE)
+        let pause = if self.is_shared { SHARED_COUNT_PAUSE } else { COUNT_PAUSE };
+        (*doubtful || self.is_shared) && !under_way && begun.is_none_or(|begun| begun.elapsed() >= pause)
     }
 
     /// Begins to count, once nothing of before is being committed still.
     async fn begin_count(&self, quiet: Quiet<'_>) -> Option<Count> {
         self.count.lock().begun = Some(Instant::now());
         let snapshot = async {
-            // Waits for commits in progress: nothing would count them afterwards.
-            quiet.settled().await?;
+            // Waits for commits in progress: nothing would count them afterwards. The next count of a node that shares the
+            // database does, and the wait would delay all nodes.
+            if !self.is_shared {
+                quiet.settled().await?;
+            }
             quiet.database().snapshot().await
         };
         match tokio::time::timeout(SNAPSHOT_PATIENCE, snapshot).await {
@@ -142,6 +155,12 @@ impl Tally {
 #[async_trait]
 impl CommitObserver for Tally {
     fn committed(&self, moved: &PaymentMove) {
+        for pair in moved.steps.windows(2) {
+            self.steps.took(pair[0], pair[1]);
+        }
+        if self.is_shared {
+            return;
+        }
         let mut cells = self.cells.lock();
         let mut add = |state: PaymentState, count: i64| {
             let cell = &mut cells[moved.chain as usize][state.status as usize];
@@ -149,10 +168,6 @@ impl CommitObserver for Tally {
         };
         moved.before.into_iter().for_each(|before| add(before, -1));
         add(moved.after, 1);
-        drop(cells);
-        for pair in moved.steps.windows(2) {
-            self.steps.took(pair[0], pair[1]);
-        }
     }
 
     fn outcome_unknown(&self) {

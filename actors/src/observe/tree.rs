@@ -27,11 +27,16 @@ pub struct TreeMetrics {
 
 impl TreeMetrics {
     /// Creates the metrics of a tree, all empty except for stored quarantines.
-    pub(crate) async fn load(clock: Clock, database: Database) -> Result<Self, DbErr> {
+    pub(crate) async fn load(clock: Clock, database: Database, is_shared: bool) -> Result<Self, DbErr> {
         metrics::describe();
         let quarantines = Arc::new(Quarantines::new(database));
         quarantines.load().await?;
-        Ok(Self { actors: ActorRegistry::new(clock), quarantines, tally: Arc::default() })
+        Ok(Self { actors: ActorRegistry::new(clock), quarantines, tally: Arc::new(Tally::new(is_shared)) })
+    }
+
+    /// Reads the quarantines again, which other nodes may have changed.
+    pub(crate) async fn reload_quarantines(&self) -> Result<(), DbErr> {
+        self.quarantines.load().await
     }
 
     /// Payments by status.
@@ -93,11 +98,11 @@ impl TreeMetrics {
         self.actors.failures_of(of.kind(), &of.to_string())
     }
 
-    /// Updates the gauges that are not updated by events.
-    pub(crate) fn refresh_metrics(&self) {
+    /// Updates the gauges that are not updated by events. `of_all`: also those of rows that all nodes share.
+    pub(crate) fn refresh_metrics(&self, of_all: bool) {
         self.actors.refresh_metrics();
         metrics::refresh_quarantined(self.quarantine_counts());
-        if self.tally.is_counted() {
+        if of_all && self.tally.is_counted() {
             metrics::refresh_payments(&self.tally.read());
         }
     }

@@ -136,6 +136,10 @@ impl Aggregate for Payment {
         id.made_at()
     }
 
+    fn id_before(since: Timestamp) -> Option<PaymentId> {
+        Some(PaymentId::first_at(since))
+    }
+
     async fn load(database: &Database, id: PaymentId) -> Result<Option<Self>, StoreError> {
         payments::load(database, id).await
     }
@@ -265,7 +269,7 @@ impl Aggregate for Payment {
             | Effect::Collect { chain, .. }
             | Effect::CancelSettlement { chain, .. }
             | Effect::Send { chain, .. } => {
-                payments.chains.nudge_settler(chain);
+                payments.nudge_settler(chain);
             }
             Effect::DeliverWebhooks => payments.nudge_webhooks(self.terms.psp_id),
             // The actor does this itself, because only it can leave.

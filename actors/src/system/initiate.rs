@@ -82,7 +82,7 @@ impl System {
             let send_max = services.chains.send_max(psp.ceilings.send_max, Asset { chain, address: token_address });
             self.check_recipient(send_max, chain, to, request.amount).await?;
         }
-        let id = PaymentId::generate();
+        let id = services.held_id(PaymentId::generate);
         let fee_bps = if is_pay_in { psp.policies.fee_bps } else { FeeBps::ZERO };
         let now = services.clock.now();
         let terms = Terms {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use payferry_nodes::Job;
 use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -10,6 +11,8 @@ use super::Parts;
 
 /// Interval of updates from the database.
 const DATABASE_EVERY: Duration = Duration::from_secs(15);
+/// Interval of reads of quarantines, on a node that shares the database.
+const QUARANTINES_EVERY: Duration = Duration::from_secs(5);
 /// Interval of updates from memory.
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
 
@@ -17,7 +20,7 @@ const REFRESH_EVERY: Duration = Duration::from_secs(1);
 pub(super) fn refresh(parts: Arc<Parts>) -> AbortOnDropHandle<()> {
     // Concurrently: a hanging database does not delay gauges from memory.
     AbortOnDropHandle::new(tokio::spawn(async move {
-        tokio::join!(refresh_from_memory(&parts), refresh_from_database(&parts));
+        tokio::join!(refresh_from_memory(&parts), refresh_from_database(&parts), follow_quarantines(&parts));
     }))
 }
 
@@ -26,10 +29,15 @@ async fn refresh_from_memory(Parts { services, ledger, vaults, .. }: &Parts) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        services.registry.refresh_metrics();
+        services.registry.refresh_metrics(services.node.leases().does(Job::Tally));
         services.journal.refresh_metrics();
-        vaults.refresh_metrics(services.clock.real_now());
-        ledger.refresh_metrics(services.clock.real_now(), &services.chains);
+        // The auditors of the other nodes have found nothing, and would report that they are late.
+        if services.node.leases().does(Job::Vaults) {
+            vaults.refresh_metrics(services.clock.real_now());
+        }
+        if services.node.leases().does(Job::Ledger) {
+            ledger.refresh_metrics(services.clock.real_now(), &services.chains);
+        }
         if let Some(screening) = &*services.screening.read() {
             screening.refresh_metrics();
         }
@@ -40,11 +48,24 @@ async fn refresh_from_memory(Parts { services, ledger, vaults, .. }: &Parts) {
     }
 }
 
+/// Follows quarantines of other nodes.
+async fn follow_quarantines(Parts { services, .. }: &Parts) {
+    while services.node.is_shared() {
+        tokio::time::sleep(QUARANTINES_EVERY).await;
+        if let Err(error) = services.registry.reload_quarantines().await {
+            tracing::warn!(%error, "the quarantines cannot be read; the last ones read remain in force");
+        }
+    }
+}
+
 async fn refresh_from_database(Parts { services, compliance, .. }: &Parts) {
     let mut ticks = tokio::time::interval(DATABASE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
+        if !services.node.leases().does(Job::Tally) {
+            continue;
+        }
         let webhooks = services.webhooks.read().clone();
         let Some(webhooks) = webhooks else {
             // The service is still starting.

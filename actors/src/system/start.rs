@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use payferry_entities::Database;
 use payferry_evm::wallet::OperatorSigner;
 use payferry_evm::{ChainClient, ChainSpec};
 use payferry_journal::psps::{Ceilings, PspDirectory};
 use payferry_journal::{Journal, JournalTask};
+use payferry_nodes::{Job, Lease, LeaseName, Node, NodeConfig};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, ActorRegistry, ActorResult, Behaviour, Cause, ROOT_NAME};
 use payferry_runtime::seal::Sealer;
@@ -18,6 +19,7 @@ use payferry_webhook::{WebhookConfig, WebhookSender};
 use ractor::ActorCell;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::leases::{Holder, Leased};
 use super::refresh::refresh;
 use super::{Inner, Parts, System, wallets};
 use crate::aggregate::{Aggregate, Aggregates, Services, Supervisor, SupervisorMessage};
@@ -38,6 +40,8 @@ use crate::reconcile::watch::{self, VaultAuditor, VaultFindings};
 pub struct SystemConfig {
     /// The migrated database.
     pub database: Database,
+    /// Configuration of this node, without its chains.
+    pub node: NodeConfig,
     /// Encrypts secrets.
     pub sealer: Sealer,
     /// The service's clock.
@@ -63,6 +67,7 @@ pub struct SystemConfig {
 }
 
 /// Setup of one chain.
+#[derive(Clone)]
 pub struct ChainSetup {
     /// Configuration of the chain.
     pub spec: ChainSpec,
@@ -103,7 +108,11 @@ impl System {
         }
         check::describe();
         reconcile::describe();
-        let registry = TreeMetrics::load(clock.clone(), database.clone()).await.map_err(failed("quarantine"))?;
+        let chains_of_node = setups.iter().map(|setup| setup.spec.chain).collect();
+        let node = Node::join(database.clone(), NodeConfig { chains: chains_of_node, ..config.node });
+        let node = node.await.map_err(failed("node"))?;
+        let registry = TreeMetrics::load(clock.clone(), database.clone(), node.is_shared());
+        let registry = registry.await.map_err(failed("quarantine"))?;
         registry.tally().doubt();
         let root = registry
             .spawn(ROOT_NAME, Root { registry: ActorRegistry::clone(&registry) }, (), None)
@@ -120,12 +129,13 @@ impl System {
             webhooks: RwLock::default(),
             database,
             journal,
+            node: node.clone(),
             clock,
             registry,
         });
         let own = PaymentServices::new(services.database.clone());
-        let payments = Arc::new(Aggregates::new(services.clone(), shards, own));
-        let outbound = Arc::new(Aggregates::new(services.clone(), 1, ()));
+        let payments = Aggregates::new(services.clone(), shards, own);
+        let outbound = Aggregates::new(services.clone(), 1, ());
         let inbox = Arc::new(Inbox { payments: payments.clone(), outbound: outbound.clone() });
         // Before the settlers: pauses outlast a restart.
         services.pauses.refresh(&services.chains).await.map_err(failed("pauses"))?;
@@ -142,7 +152,10 @@ impl System {
             vaults: VaultFindings::default(),
             accounts: accounts.clone(),
         });
+        let clients = setups.iter().map(|setup| (setup.spec.clone(), setup.client.clone())).collect();
+        let leased = Leased { chains: setups, clients: Arc::new(clients), auditors };
         let inner = Inner {
+            leased,
             _refreshing: refresh(parts.clone()),
             parts,
             inbox,
@@ -151,6 +164,7 @@ impl System {
             _writing: writing,
             _keeping: keeping,
             _following: following,
+            followers: Mutex::default(),
         };
         let system = Self { inner: Arc::new(inner) };
         system.start_webhooks(config.webhooks).await?;
@@ -158,32 +172,19 @@ impl System {
         system.start_screening(config.screening, screener).await?;
         system.start_compliance(config.compliance, config.identity).await?;
         system.start_supervisor(system.outbound(), 0, "outbound supervisor").await?;
-        for setup in &setups {
-            system.start_settler(setup).await?;
-        }
+        // A node that runs alone holds all leases already; the others get theirs below.
+        let leases = node.leases().all();
+        system.start_settlers(&leases).await?;
         // Before the shards and the watchers: from now on no wallet of a live payment is missing.
         wallets::watch_live(system.services()).await;
         for index in 0..shards {
             system.start_supervisor(system.payments(), index, &index.to_string()).await?;
         }
-        let chains = Arc::new(setups.iter().map(|setup| (setup.spec.clone(), setup.client.clone())).collect());
-        for setup in setups {
-            system.start_watcher(setup).await?;
-        }
-        let Parts { services, ledger, vaults, .. } = &*system.inner.parts;
-        system.keep(announcer::NAME, Announcer { services: services.clone() }, (), || ()).await?;
-        let (database, clock) = (services.database.clone(), services.clock.clone());
-        let auditor = LedgerAuditor {
-            database: database.clone(),
-            clock: clock.clone(),
-            findings: ledger.clone(),
-            interval: auditors.ledger_interval,
-        };
-        system.keep(check::NAME, auditor, (), || ()).await?;
-        if let Some(interval) = auditors.vaults_interval {
-            let (findings, treasury_kept) = (vaults.clone(), auditors.treasury_kept);
-            let auditor = VaultAuditor { database, clock, findings, chains, interval, treasury_kept };
-            system.keep(watch::NAME, auditor, (), || ()).await?;
+        system.start_watchers(&leases).await?;
+        system.start_jobs(&leases).await?;
+        if node.is_shared() {
+            system.share();
+            node.follow(Arc::new(Holder::of(&system))).await;
         }
         Ok(system)
     }
@@ -194,7 +195,8 @@ impl System {
             let (database, journal, clock) =
                 (services.database.clone(), services.journal.clone(), services.clock.clone());
             let registry = ActorRegistry::clone(&services.registry);
-            let sender = WebhookSender::start(root, database, journal, sealer, clock, registry, config).await?;
+            let node = services.node.clone();
+            let sender = WebhookSender::start(root, database, journal, node, sealer, clock, registry, config).await?;
             let cell = sender.cell();
             *services.webhooks.write() = Some(sender);
             Ok(cell)
@@ -226,10 +228,11 @@ impl System {
     ) -> Result<(), StartError> {
         let context = (self.inner.parts.clone(), self.inner.sealer.clone(), config, provider);
         let start = |root, (parts, sealer, config, provider): (Arc<Parts>, _, _, _)| async move {
-            let Services { database, clock, registry, .. } = &*parts.services;
+            let Services { database, clock, registry, node, .. } = &*parts.services;
             let (database, clock, registry) = (database.clone(), clock.clone(), registry.clone());
+            let leases = node.leases().clone();
             let compliance =
-                ComplianceService::start(root, config, provider, database, sealer, clock, registry).await?;
+                ComplianceService::start(root, config, provider, database, sealer, clock, registry, leases).await?;
             let cell = compliance.cell();
             *parts.compliance.write() = Some(compliance);
             Ok(cell)
@@ -237,24 +240,69 @@ impl System {
         self.adopt(ActorKind::ComplianceService, identity::NAME, context, start, || ()).await
     }
 
-    async fn start_settler(&self, setup: &ChainSetup) -> Result<(), StartError> {
-        let chain = setup.spec.chain;
-        let args = SettlerArgs {
-            context: self.context_of(setup),
-            settle_signer: setup.settler.clone(),
-            send_signer: setup.sender.clone(),
-            handle: self.chains().settler(chain).cloned().unwrap_or_default(),
-            checkpoint: setup.checkpoint.clone(),
-        };
-        self.keep(chain.as_str(), Settler, args, || ()).await
+    /// Starts the settlers of the chains among these leases.
+    pub(super) async fn start_settlers(&self, leases: &[Lease]) -> Result<(), StartError> {
+        for (setup, lease) in self.chains_among(leases) {
+            let chain = setup.spec.chain;
+            let args = SettlerArgs {
+                context: self.context_of(setup),
+                lease: lease.clone(),
+                settle_signer: setup.settler.clone(),
+                send_signer: setup.sender.clone(),
+                handle: self.chains().settler(chain).cloned().unwrap_or_default(),
+                checkpoint: setup.checkpoint.clone(),
+            };
+            self.keep(chain.as_str(), Settler, args, || ()).await?;
+        }
+        Ok(())
     }
 
-    async fn start_watcher(&self, setup: ChainSetup) -> Result<(), StartError> {
-        let args = WatcherArgs { context: self.context_of(&setup), wake_ups: setup.wake_ups };
-        self.keep(setup.spec.chain.as_str(), Watcher, args, || ()).await
+    /// Starts the watchers of the chains among these leases.
+    pub(super) async fn start_watchers(&self, leases: &[Lease]) -> Result<(), StartError> {
+        for (setup, lease) in self.chains_among(leases) {
+            let (context, lease, wake_ups) = (self.context_of(setup), lease.clone(), setup.wake_ups.clone());
+            let args = WatcherArgs { context, lease, wake_ups };
+            self.keep(setup.spec.chain.as_str(), Watcher, args, || ()).await?;
+        }
+        Ok(())
     }
 
-    fn context_of(&self, setup: &ChainSetup) -> ChainContext {
+    /// Starts the actors of the jobs among these leases.
+    pub(super) async fn start_jobs(&self, leases: &[Lease]) -> Result<(), StartError> {
+        let Parts { services, ledger, vaults, .. } = &*self.inner.parts;
+        let Leased { clients, auditors, .. } = &self.inner.leased;
+        let (database, clock) = (services.database.clone(), services.clock.clone());
+        for lease in leases {
+            match lease.name() {
+                LeaseName::Job(Job::Announcer) => {
+                    self.keep(announcer::NAME, Announcer { services: services.clone() }, (), || ()).await?;
+                }
+                LeaseName::Job(Job::Ledger) => {
+                    let (findings, interval) = (ledger.clone(), auditors.ledger_interval);
+                    let auditor =
+                        LedgerAuditor { database: database.clone(), clock: clock.clone(), findings, interval };
+                    self.keep(check::NAME, auditor, (), || ()).await?;
+                }
+                LeaseName::Job(Job::Vaults) => {
+                    let Some(interval) = auditors.vaults_interval else { continue };
+                    let (findings, treasury_kept) = (vaults.clone(), auditors.treasury_kept);
+                    let (database, clock, chains) = (database.clone(), clock.clone(), clients.clone());
+                    let auditor = VaultAuditor { database, clock, findings, chains, interval, treasury_kept };
+                    self.keep(watch::NAME, auditor, (), || ()).await?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn chains_among<'a>(&'a self, leases: &'a [Lease]) -> impl Iterator<Item = (&'a ChainSetup, &'a Lease)> {
+        let of = |lease: &Lease, setup: &ChainSetup| lease.name() == LeaseName::Chain(setup.spec.chain);
+        let setups = self.inner.leased.chains.iter();
+        setups.filter_map(move |setup| Some((setup, leases.iter().find(|lease| of(lease, setup))?)))
+    }
+
+    pub(super) fn context_of(&self, setup: &ChainSetup) -> ChainContext {
         let Services { database, journal, chains, clock, .. } = &**self.services();
         ChainContext {
             spec: Arc::new(setup.spec.clone()),

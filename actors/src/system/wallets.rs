@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use payferry_journal::payments::{self, StoreError};
+use payferry_nodes::LeaseKind;
 use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -15,6 +16,8 @@ use crate::aggregate::Services;
 const LINGER: Duration = Duration::from_mins(2);
 /// Interval of removals, and of attempts to fill the list.
 const INTERVAL: Duration = Duration::from_secs(5);
+/// Interval of reads of the payments that other nodes have created or ended, on a node that shares the database.
+const FOLLOW_INTERVAL: Duration = Duration::from_mins(1);
 /// Payments per lookup.
 const BATCH: usize = 2_000;
 
@@ -24,6 +27,11 @@ pub(super) async fn watch_live(services: &Services) {
     let watchlist = services.chains.watchlist();
     match payments::live_wallets(&services.database).await {
         Ok(wallets) => {
+            if services.node.is_shared() {
+                // Payments that ended on other nodes.
+                let live = wallets.iter().map(|(wallet, _)| *wallet).collect();
+                watchlist.retire_others(&live);
+            }
             for (wallet, id) in wallets {
                 watchlist.watch(wallet, id);
             }
@@ -40,10 +48,15 @@ pub(super) fn keep(services: Arc<Services>) -> AbortOnDropHandle<()> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The caller has already made the first attempt.
         ticks.reset();
+        let mut read_at = Instant::now();
         loop {
             ticks.tick().await;
-            if !services.chains.watchlist().is_whole() {
+            // Only watchers use the list.
+            let reads_chains = services.node.leases().count(LeaseKind::Chain) > 0;
+            let follows_others = services.node.is_shared() && reads_chains && read_at.elapsed() >= FOLLOW_INTERVAL;
+            if !services.chains.watchlist().is_whole() || follows_others {
                 watch_live(&services).await;
+                read_at = Instant::now();
             }
             if let Err(error) = retire_before(&services, Instant::now().checked_sub(LINGER)).await {
                 tracing::warn!(%error, "wallets of ended payments could not be looked up; they stay watched");

@@ -11,6 +11,7 @@ use alloy::sol;
 use alloy::sol_types::{Eip712Domain, SolCall, SolStruct};
 use payferry_contracts::{Erc3009, Token as TokenContract};
 use payferry_domain::{Address, Hash32};
+use serde::{Deserialize, Serialize};
 
 use crate::client::{ChainClient, ClientError};
 use crate::wallet::{alloy_address, domain_hash};
@@ -29,8 +30,8 @@ sol! {
     }
 }
 
-/// EIP-712 domain of a token that supports EIP-3009. Only [`detect`] creates it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// EIP-712 domain of a token that supports EIP-3009. Only [`detect`] creates it, here or on another node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Eip3009Domain {
     name: String,
     version: String,

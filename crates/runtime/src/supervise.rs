@@ -80,6 +80,9 @@ pub enum RootMessage {
     /// Kill all children of a kind in the middle of their work, like a crash.
     #[cfg(feature = "faults")]
     Kill(ActorKind),
+    /// Stop these children, by kind and name, and do not restart them; replies when they have stopped. They can be adopted
+    /// again.
+    Release(Vec<(ActorKind, String)>, RpcReplyPort<()>),
     /// Stop all children of these kinds and do not restart them; replies when they have stopped.
     Retire(Vec<ActorKind>, RpcReplyPort<()>),
 }
@@ -130,7 +133,15 @@ impl Behaviour for Root {
                 if let Ok(cell) = started {
                     let mut pause = RestartPause::new(RESTART_PAUSE_MIN, RESTART_PAUSE_MAX);
                     pause.started();
-                    state.slots.push(Slot { child, cell: Some(cell), pause, retired: false });
+                    let is_same = |slot: &&mut Slot| {
+                        slot.retired && (slot.child.kind, &slot.child.name) == (child.kind, &child.name)
+                    };
+                    let released = state.slots.iter_mut().find(is_same);
+                    let slot = Slot { child, cell: Some(cell), pause, retired: false };
+                    match released {
+                        Some(released) => *released = slot,
+                        None => state.slots.push(slot),
+                    }
                 }
                 let _ = reply.send(answer);
             }
@@ -140,15 +151,14 @@ impl Behaviour for Root {
                 let hit = state.slots.iter().filter(|slot| slot.child.kind == kind);
                 hit.filter_map(|slot| slot.cell.as_ref()).for_each(ActorCell::kill);
             }
+            RootMessage::Release(children, reply) => {
+                let is_named =
+                    |child: &Child| children.iter().any(|(kind, name)| (*kind, name) == (child.kind, &child.name));
+                state.retire(is_named).await;
+                let _ = reply.send(());
+            }
             RootMessage::Retire(kinds, reply) => {
-                let retired = state.slots.iter_mut().filter(|slot| kinds.contains(&slot.child.kind));
-                let stopping: Vec<_> = retired
-                    .filter_map(|slot| {
-                        slot.retired = true;
-                        slot.cell.take()
-                    })
-                    .collect();
-                futures::future::join_all(stopping.iter().map(stop)).await;
+                state.retire(|child| kinds.contains(&child.kind)).await;
                 let _ = reply.send(());
             }
         }
@@ -171,6 +181,20 @@ impl Behaviour for Root {
         self.registry.restarted(slot.child.kind, &slot.child.name, cause, &reason);
         myself.send_after(slot.pause.after_failure(), move || RootMessage::Restart(index));
         Ok(())
+    }
+}
+
+impl State {
+    /// Stops children and does not restart them; returns when they have stopped.
+    async fn retire(&mut self, is_retired: impl Fn(&Child) -> bool) {
+        let retired = self.slots.iter_mut().filter(|slot| is_retired(&slot.child));
+        let stopping: Vec<_> = retired
+            .filter_map(|slot| {
+                slot.retired = true;
+                slot.cell.take()
+            })
+            .collect();
+        futures::future::join_all(stopping.iter().map(stop)).await;
     }
 }
 

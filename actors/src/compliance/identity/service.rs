@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use payferry_domain::CheckId;
 use payferry_entities::Database;
 use payferry_journal::customers::CustomerChangeError;
+use payferry_nodes::{Job, Leases};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
 use payferry_runtime::seal::Sealer;
@@ -96,6 +97,7 @@ pub(crate) enum Message {
 
 impl ComplianceService {
     /// Starts the actor under `supervisor`.
+    #[allow(clippy::too_many_arguments, reason = "the parts of the service that it uses")]
     pub(crate) async fn start(
         supervisor: ActorCell,
         config: ComplianceConfig,
@@ -104,10 +106,12 @@ impl ComplianceService {
         sealer: Sealer,
         clock: Clock,
         registry: TreeMetrics,
+        leases: Leases,
     ) -> Result<Self, SpawnErr> {
         metrics::describe();
         let outage = Mutex::default();
-        let check_context = Arc::new(CheckContext { config, provider, database, sealer, clock, registry, outage });
+        let check_context =
+            Arc::new(CheckContext { config, provider, database, sealer, clock, registry, leases, outage });
         let service = ComplianceActor { check_context: Arc::clone(&check_context) };
         let actor = check_context.registry.spawn(NAME, service, (), Some(supervisor)).await?;
         Ok(Self { actor, check_context, alarmed: Arc::default() })
@@ -237,9 +241,9 @@ impl Behaviour for ComplianceActor {
 
 impl ComplianceActor {
     async fn sweep(&self, myself: &Mailbox<Message>, state: &mut State) {
-        let CheckContext { config, provider, database, clock, .. } = &*self.check_context;
+        let CheckContext { config, provider, database, clock, leases, .. } = &*self.check_context;
         let room = config.concurrency_max.saturating_sub(state.under_way.len());
-        if provider.is_none() {
+        if provider.is_none() || !leases.does(Job::Compliance) {
             return;
         }
         if room == 0 {

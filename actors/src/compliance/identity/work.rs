@@ -8,6 +8,7 @@ use payferry_domain::Timestamp;
 use payferry_domain::customer::{CheckPurpose, Command, IdentityVerdict};
 use payferry_entities::{Database, StoreError, customers};
 use payferry_journal::customers::{CustomerChangeError, customer_of};
+use payferry_nodes::Leases;
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use payferry_runtime::supervise::doubled;
@@ -43,6 +44,7 @@ pub(super) struct CheckContext {
     pub(super) sealer: Sealer,
     pub(super) clock: Clock,
     pub(super) registry: TreeMetrics,
+    pub(super) leases: Leases,
     pub(super) outage: Mutex<Option<ProviderOutage>>,
 }
 

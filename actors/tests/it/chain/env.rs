@@ -22,6 +22,7 @@ use payferry_evm::{ChainClient, ChainSpec};
 use payferry_journal::Journal;
 use payferry_journal::chain::unknown_sent::UnknownSent;
 use payferry_journal::payments::row_of;
+use payferry_nodes::{Lease, LeaseName, Node, NodeConfig};
 use payferry_runtime::observe::{ActorRegistry, Mailbox};
 use ractor::ActorStatus;
 use sea_orm::sea_query::{Condition, Expr, IntoCondition};
@@ -40,6 +41,7 @@ pub struct Env {
     #[deref]
     #[deref_mut]
     base: env::Env,
+    node: Node,
     pub journal: Journal,
     pub watchlist: Watchlist,
     pub inbox: Arc<Inbox>,
@@ -151,10 +153,12 @@ impl Env {
             spec.batch_window = Duration::from_millis(30);
         };
         let base = env::Env::unstarted(options.tweaked(reads_often)).await;
+        let node = Node::join(base.database.clone(), NodeConfig::alone(base.options.chains.clone())).await.unwrap();
         let (journal, task) = Journal::start(base.database.clone());
         tokio::spawn(task.supervise(|reason| panic!("the journal panicked: {reason}")));
         Self {
             base,
+            node,
             journal,
             watchlist: Watchlist::default(),
             inbox: Arc::default(),
@@ -180,7 +184,8 @@ impl Env {
 
     pub async fn watch_with(&self, client: ChainClient) {
         let wake_ups = Some(wake_on_change(self.devchain.heads()));
-        let args = WatcherArgs { context: ChainContext { client, ..self.context() }, wake_ups };
+        let (context, lease) = (ChainContext { client, ..self.context() }, self.lease());
+        let args = WatcherArgs { context, lease, wake_ups };
         let watcher = ActorRegistry::default().spawn(args.spec.chain.as_str(), Watcher, args, None).await.unwrap();
         *self.watcher.lock() = Some(watcher);
     }
@@ -197,6 +202,10 @@ impl Env {
         }
     }
 
+    pub fn lease(&self) -> Lease {
+        self.node.leases().get(LeaseName::Chain(self.chain().chain)).unwrap()
+    }
+
     /// Waits like a payment for the finality of its transfer.
     pub fn await_finality(&self, payment_id: PaymentId, seen: &ObservedTransfer, finality: Finality) {
         let (key, revision, block_number) = (seen.key, seen.revision, seen.block.number);
@@ -207,6 +216,7 @@ impl Env {
     pub fn settler_args(&self) -> SettlerArgs {
         SettlerArgs {
             context: self.context(),
+            lease: self.lease(),
             settle_signer: operator_signer(),
             send_signer: operator_signer(),
             handle: self.handle.clone(),

@@ -30,6 +30,7 @@ use payferry_harness::database::TestDatabase;
 use payferry_journal::audit::Actor;
 use payferry_journal::customers::{self, NewCustomer, Opened};
 use payferry_journal::psps::{Ceilings, PspPolicies};
+use payferry_nodes::NodeConfig;
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use payferry_webhook::WebhookConfig;
@@ -189,6 +190,7 @@ impl Env {
         };
         let mut config = SystemConfig {
             database: open(&self.test_database).await,
+            node: NodeConfig::alone([]),
             sealer: Sealer::new(&MASTER),
             chains: self.chains.values().map(setup).collect(),
             screener: Arc::new(ListScreener::new("test", "1", [account(PAYERS[2])], clock.clone())),
