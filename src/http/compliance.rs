@@ -104,7 +104,7 @@ pub async fn request(State(app): State<AppState>, request: Submission<Customers>
     // The compliance service fetches the link after its commit, so the answer is stored in a transaction of its own. If
     // that is lost, a repeated request answers the same verification anyway.
     let kept = app.database().begin().await?;
-    request.idempotency.commit(&app, kept, answer).await
+    request.idempotency.commit(kept, answer).await
 }
 
 fn unknown_customer() -> ApiError {

@@ -118,7 +118,7 @@ pub async fn upload(State(app): State<AppState>, form: Form) -> Result<Response,
     write(opened.transaction(), &stored, now).await?;
     let customer = CustomerRecord::read(&app, opened.transaction(), &opened.row).await?;
     let answer = Answer::ok(&UploadAnswer { message: "Documents uploaded", customer })?;
-    idempotency.commit(&app, opened.into_transaction(), answer).await
+    idempotency.commit(opened.into_transaction(), answer).await
 }
 
 /// Reads the form and reports every fault of it.

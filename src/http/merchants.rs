@@ -127,7 +127,7 @@ pub async fn sync(
         Some(Synced { external_id: item.external_id, merchant_id: id.clone(), id })
     });
     let answer = Answer::ok(&SyncAnswer { created, updated: ids.len() - created, merchants: merchants.collect() })?;
-    request.idempotency.commit(&app, transaction, answer).await
+    request.idempotency.commit(transaction, answer).await
 }
 
 /// An `external_id` as submitted and in the spelling that new merchants get.

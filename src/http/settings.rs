@@ -185,7 +185,7 @@ pub async fn change(State(app): State<AppState>, request: Submission<Full>) -> R
         tenants::change_psp_in(&transaction, request.psp_id, None, change, &by, now).await.map_err(tenant_failure)?;
     let message = if is_changed { "Settings changed" } else { "Settings unchanged" };
     let answer = Answer::ok(&SettingsAnswer::read(&app, &psp, message).await?)?;
-    let answered = request.idempotency.commit(&app, transaction, answer).await?;
+    let answered = request.idempotency.commit(transaction, answer).await?;
     // Applies here at once. Other nodes see it when their cached record expires.
     app.system.psps().forget(request.psp_id).await;
     Ok(answered)

@@ -24,6 +24,7 @@ use crate::address::ClientAddress;
 use crate::arriving::{AnsweringBody, ArrivingBody};
 use crate::connections::{Answering, Connection};
 use crate::error::{ApiError, Listener};
+use crate::idempotency::IdempotencySlot;
 use crate::limits::AllowanceSlot;
 use crate::progress::{Door, EdgeLimits, FinishOnDrop, RequestProgress, Shares};
 use crate::serve::HEAD_BYTES_MAX;
@@ -170,9 +171,12 @@ async fn answer(State(edge): State<Edge>, mut request: Request, next: Next) -> R
     let address = request.extensions().get::<ClientAddress>().map(|address| address.0);
     let allowance = AllowanceSlot::default();
     request.extensions_mut().insert(allowance.clone());
+    let idempotency = IdempotencySlot::default();
+    request.extensions_mut().insert(idempotency.clone());
     let source = RequestSource { id: Some(id.clone()), address, operator: None, role: None };
     let answered = async {
         let (response, answering) = edge.run(request, &route, next).await;
+        let response = idempotency.first_answer_or(response).await;
         let (mut response, failure) = finish(response, &id, edge.listener);
         allowance.write(response.headers_mut());
         note(&response, failure.as_ref(), &method, &route, started.elapsed());

@@ -4,8 +4,8 @@
 //! of the change itself, so that neither exists without the other. Only successes are stored: a failed request may be
 //! repeated with the same key. Bodies are the same if they are the same JSON value, however it is written.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use axum::extract::MatchedPath;
 use axum::http::header::CONTENT_TYPE;
@@ -67,6 +67,7 @@ struct RunningRequest {
     request_hash: String,
     /// Hash of the bytes of the body, which earlier versions stored. The last such row expires 24 h after the upgrade.
     former_hash: String,
+    database: Database,
     sealer: Sealer,
     clock: Clock,
     places: Arc<DashMap<RequestKey, ()>>,
@@ -110,16 +111,20 @@ impl Idempotency {
             former_hash,
             route,
             key: key.to_owned(),
+            database: app.database().clone(),
             sealer: app.sealer().clone(),
             clock: app.clock().clone(),
             places: Arc::clone(places),
         };
         app.running_keys().prune(app);
         let this = Self(Some(Arc::new(running)));
-        match this.find(app).await? {
-            Some(answer) => Ok(Err(answer)),
-            None => Ok(Ok(this)),
+        if let Some(answer) = this.find().await? {
+            return Ok(Err(answer));
         }
+        if let Some(slot) = parts.extensions.get::<IdempotencySlot>() {
+            slot.0.get_or_init(|| this.clone());
+        }
+        Ok(Ok(this))
     }
 
     /// The row that stores `answer`, if the request came with a key.
@@ -155,18 +160,13 @@ impl Idempotency {
 
     /// Commits the change and its answer together. If another process has committed first with the same key, nothing of
     /// this change is written and the answer is that of the other process.
-    pub async fn commit(
-        &self,
-        app: &impl HttpState,
-        transaction: Transaction,
-        answer: Answer,
-    ) -> Result<Response, ApiError> {
+    pub async fn commit(&self, transaction: Transaction, answer: Answer) -> Result<Response, ApiError> {
         if let Some(row) = self.row(&answer) {
             let insert = idempotency_keys::Entity::insert(row.into_active_model()).on_conflict_do_nothing();
             let inserted = insert.exec_without_returning(&transaction).await?;
             if !matches!(inserted, TryInsertResult::Inserted(1)) {
                 transaction.rollback().await?;
-                return self.first_answer(app).await;
+                return self.first_answer().await;
             }
         }
         transaction.commit().await?;
@@ -174,16 +174,16 @@ impl Idempotency {
     }
 
     /// The answer that another process has stored for this key.
-    pub async fn first_answer(&self, app: &impl HttpState) -> Result<Response, ApiError> {
-        self.find(app).await?.ok_or(ApiError::IdempotencyRunning)
+    pub async fn first_answer(&self) -> Result<Response, ApiError> {
+        self.find().await?.ok_or(ApiError::IdempotencyRunning)
     }
 
-    async fn find(&self, app: &impl HttpState) -> Result<Option<Response>, ApiError> {
+    async fn find(&self) -> Result<Option<Response>, ApiError> {
         let Some(running) = self.0.as_deref() else { return Ok(None) };
         let id = (running.psp_id.to_string(), running.route.clone(), running.key.clone());
-        let row = idempotency_keys::Entity::find_by_id(id).one(app.database().reader()).await?;
+        let row = idempotency_keys::Entity::find_by_id(id).one(running.database.reader()).await?;
         let Some(row) = row else { return Ok(None) };
-        let now = app.clock().now::<Timestamp>().as_millis();
+        let now = running.clock.now::<Timestamp>().as_millis();
         if row.expires_at <= now {
             // The new answer needs the key's row.
             idempotency_keys::Entity::delete_many()
@@ -191,7 +191,7 @@ impl Idempotency {
                 .filter(idempotency_keys::Column::Route.eq(row.route))
                 .filter(idempotency_keys::Column::Key.eq(row.key))
                 .filter(idempotency_keys::Column::ExpiresAt.lte(now))
-                .exec(app.database().writer())
+                .exec(running.database.writer())
                 .await?;
             return Ok(None);
         }
@@ -209,6 +209,23 @@ impl Idempotency {
         let mut response = Answer { status, body }.into_response();
         response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
         Ok(Some(response))
+    }
+}
+
+/// The idempotency of a request that a handler has taken, for the layer around the handler.
+#[derive(Clone, Default)]
+pub(crate) struct IdempotencySlot(Arc<OnceLock<Idempotency>>);
+
+impl IdempotencySlot {
+    /// Replaces a refusal with the stored answer, if there is one by now: the client may have sent the request to another
+    /// node before, which executed it meanwhile. Then this node saw the change and refused to repeat it.
+    pub(crate) async fn first_answer_or(self, response: Response) -> Response {
+        let Some(idempotency) = self.0.get().filter(|_| response.status().is_client_error()) else { return response };
+        match idempotency.find().await {
+            Ok(Some(answer)) => answer,
+            Ok(None) => response,
+            Err(error) => error.into_response(),
+        }
     }
 }
 

@@ -30,7 +30,7 @@ pub use extract::{
     between, field, read, rule,
 };
 pub use idempotency::Answer;
-pub use limits::{Limits, REQUEST_TIMEOUT};
+pub use limits::{Limits, NodesReady, REQUEST_TIMEOUT};
 pub use progress::{EdgeLimits, RequestProgress};
 pub use serve::{
     CONNECTIONS_MAX, Draining, FIRST_HEAD_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, SHUTDOWN_TIMEOUT, ServeConfig,

@@ -79,6 +79,24 @@ pub struct Limits {
     pub streams_per_address: usize,
     /// Concurrent requests of one PSP that wait for events.
     pub waits_per_psp: usize,
+    /// Number of nodes that answer requests. Each grants its part of the limits of keys, pages and callbacks.
+    pub nodes_ready: NodesReady,
+}
+
+/// Number of nodes that answer requests; at least 1. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct NodesReady(Option<Arc<AtomicU32>>);
+
+impl NodesReady {
+    /// A number that its owner updates.
+    pub const fn of(count: Arc<AtomicU32>) -> Self {
+        Self(Some(count))
+    }
+
+    fn get(&self) -> NonZeroU32 {
+        let count = self.0.as_ref().map_or(1, |count| count.load(Ordering::Relaxed));
+        NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN)
+    }
 }
 
 impl Limits {
@@ -88,7 +106,7 @@ impl Limits {
     }
 
     /// Production.
-    pub const fn production() -> Self {
+    pub fn production() -> Self {
         let key = match (NonZeroU32::new(KEY_REQUESTS_PER_SEC), NonZeroU32::new(KEY_REQUESTS_BURST)) {
             (Some(rate), Some(burst)) => Some((rate, burst)),
             _ => None,
@@ -107,6 +125,7 @@ impl Limits {
             streams_at_once: STREAMS_AT_ONCE,
             streams_per_address: STREAMS_PER_ADDRESS,
             waits_per_psp: WAITS_PER_PSP,
+            nodes_ready: NodesReady::default(),
         }
     }
 
@@ -126,10 +145,12 @@ struct KeyAllowance {
 }
 
 impl KeyAllowance {
-    fn of(quota: Quota, remaining: u32) -> Self {
-        let limit = quota.burst_size().get();
-        let reset = quota.replenish_interval().saturating_mul(limit.saturating_sub(remaining));
+    /// The part of one of these nodes.
+    fn of(quota: Quota, remaining: u32, nodes: NonZeroU32) -> Self {
+        let burst = quota.burst_size().get();
+        let reset = quota.replenish_interval().saturating_mul(burst.saturating_sub(remaining));
         let is_partial = reset.subsec_nanos() > 0;
+        let (limit, remaining) = (burst / nodes, remaining / nodes);
         Self { limit, remaining, reset_secs: reset.as_secs() + u64::from(is_partial) }
     }
 }
@@ -161,6 +182,7 @@ pub struct Limiters {
     /// Unknown keys by address; an entry lives for [`STRANGERS_WINDOW`].
     strangers: Cache<IpAddr, Arc<AtomicU32>>,
     unknown_keys_per_minute: u32,
+    nodes_ready: NodesReady,
     forgotten_at_secs: AtomicI64,
 }
 
@@ -178,6 +200,7 @@ impl Limiters {
             callbacks: limits.callbacks_per_minute.map(per_minute),
             strangers: Cache::builder().max_capacity(STRANGERS_MAX).time_to_live(STRANGERS_WINDOW).build(),
             unknown_keys_per_minute: limits.unknown_keys_per_minute,
+            nodes_ready: limits.nodes_ready.clone(),
             forgotten_at_secs: AtomicI64::new(0),
         }
     }
@@ -185,10 +208,12 @@ impl Limiters {
     /// Counts a request of this key, and notes what is left for the headers of the response.
     pub fn key(&self, parts: &Parts, key: KeyId) -> Result<(), ApiError> {
         let Some(limiter) = &self.keys else { return Ok(()) };
-        let checked = limiter.check_key(&key);
+        let nodes = self.nodes_ready.get();
+        // A request counts once for each node. More nodes than the burst cannot be counted.
+        let checked = limiter.check_key_n(&key, nodes).unwrap_or_else(|_| limiter.check_key(&key));
         let allowance = match &checked {
-            Ok(state) => KeyAllowance::of(state.quota(), state.remaining_burst_capacity()),
-            Err(refused) => KeyAllowance::of(refused.quota(), 0),
+            Ok(state) => KeyAllowance::of(state.quota(), state.remaining_burst_capacity(), nodes),
+            Err(refused) => KeyAllowance::of(refused.quota(), 0, nodes),
         };
         if let Some(slot) = parts.extensions.get::<AllowanceSlot>() {
             slot.0.get_or_init(|| allowance);
@@ -199,13 +224,13 @@ impl Limiters {
     /// Counts a public page for the requesting address.
     pub fn page(&self, parts: &Parts) -> Result<(), ApiError> {
         self.forget_idle();
-        check(self.pages.as_ref(), &network_prefix(ClientAddress::of(parts)))
+        self.check(self.pages.as_ref(), &network_prefix(ClientAddress::of(parts)))
     }
 
     /// Counts a callback for the sending address.
     pub fn callback(&self, parts: &Parts) -> Result<(), ApiError> {
         self.forget_idle();
-        check(self.callbacks.as_ref(), &network_prefix(ClientAddress::of(parts)))
+        self.check(self.callbacks.as_ref(), &network_prefix(ClientAddress::of(parts)))
     }
 
     /// Refuses a key that was never seen if its address has tried too many unknown keys.
@@ -223,6 +248,16 @@ impl Limiters {
         tried.fetch_add(1, Ordering::Relaxed);
     }
 
+    fn check<K: Clone + Eq + std::hash::Hash>(
+        &self,
+        limiter: Option<&DefaultKeyedRateLimiter<K>>,
+        key: &K,
+    ) -> Result<(), ApiError> {
+        let Some(limiter) = limiter else { return Ok(()) };
+        let checked = limiter.check_key_n(key, self.nodes_ready.get()).unwrap_or_else(|_| limiter.check_key(key));
+        checked.map_err(|refused| rate_limited(&refused))
+    }
+
     /// Removes idle addresses, so that unknown callers cannot fill the memory.
     fn forget_idle(&self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
@@ -235,14 +270,6 @@ impl Limiters {
             self.keys.iter().for_each(KeyRateLimiter::retain_recent);
         }
     }
-}
-
-fn check<K: Clone + Eq + std::hash::Hash>(
-    limiter: Option<&DefaultKeyedRateLimiter<K>>,
-    key: &K,
-) -> Result<(), ApiError> {
-    let Some(limiter) = limiter else { return Ok(()) };
-    limiter.check_key(key).map_err(|refused| rate_limited(&refused))
 }
 
 fn rate_limited(refused: &NotUntil<<DefaultClock as Clock>::Instant>) -> ApiError {
@@ -268,7 +295,7 @@ mod tests {
     #[test]
     fn allowance_counts_down_and_resets_when_the_burst_is_replenished() {
         let quota = Quota::per_second(NonZeroU32::new(500).unwrap()).allow_burst(NonZeroU32::new(1_000).unwrap());
-        let of = |remaining| KeyAllowance::of(quota, remaining);
+        let of = |remaining| KeyAllowance::of(quota, remaining, NonZeroU32::MIN);
         assert_eq!(of(1_000), KeyAllowance { limit: 1_000, remaining: 1_000, reset_secs: 0 });
         assert_eq!(of(999).reset_secs, 1, "seconds are rounded up");
         assert_eq!(of(500).reset_secs, 1);

@@ -80,5 +80,5 @@ pub async fn request(parts: ChangeOf<Customers>) -> Result<Response, ApiError> {
         let url = app.url(&format!("/consent?token={token}"));
         ConsentAnswer::Pending { message, url, expires_at: expires_at.into() }
     };
-    request.idempotency.commit(&app, opened.into_transaction(), Answer::ok(&answer)?).await
+    request.idempotency.commit(opened.into_transaction(), Answer::ok(&answer)?).await
 }

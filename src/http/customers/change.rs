@@ -61,7 +61,7 @@ pub async fn update(parts: ChangeOf<Customers>) -> Result<Response, ApiError> {
     let customer = CustomerRecord::read(&app, opened.transaction(), &opened.row).await?;
     let message = if is_new { "Customer updated" } else { "Customer unchanged" };
     let answer = Answer::ok(&CustomerAnswer { message, customer })?;
-    let answered = request.idempotency.commit(&app, opened.into_transaction(), answer).await?;
+    let answered = request.idempotency.commit(opened.into_transaction(), answer).await?;
     if is_new {
         app.system.compliance().nudge();
     }

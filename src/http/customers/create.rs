@@ -102,7 +102,7 @@ pub async fn create(
             let unit = customers::creation(row, &by, now, request.idempotency.row(&answer));
             match app.system.journal().submit(unit).await {
                 Ok(_) => Ok(answer.into_response()),
-                Err(JournalError::IdempotencyKeyTaken) => request.idempotency.first_answer(&app).await,
+                Err(JournalError::IdempotencyKeyTaken) => request.idempotency.first_answer().await,
                 Err(error) => Err(not_written(&error)),
             }
         }
@@ -110,7 +110,7 @@ pub async fn create(
         Err(rows) => {
             let transaction = app.database().begin().await?;
             customers::create(&transaction, &rows, &by, now).await?;
-            request.idempotency.commit(&app, transaction, answer).await
+            request.idempotency.commit(transaction, answer).await
         }
     }
 }

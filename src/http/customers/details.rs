@@ -223,7 +223,7 @@ pub async fn set(State(app): State<AppState>, request: Submission<Customers>) ->
         customer_id: opened.row.id.clone(),
         kyc_status: opened.row.kyc_status.clone(),
     })?;
-    let answered = request.idempotency.commit(&app, opened.into_transaction(), answer).await?;
+    let answered = request.idempotency.commit(opened.into_transaction(), answer).await?;
     if replaces {
         app.system.compliance().nudge();
     }

@@ -158,7 +158,7 @@ async fn order(
     );
     match ordered.await.map_err(ApiError::internal)? {
         Ok(outbound) => Ok(Answer::accepted(&SendingRecord::of(&outbound))?.into_response()),
-        Err(OrderError::IdempotencyKeyTaken) => request.idempotency.first_answer(app).await,
+        Err(OrderError::IdempotencyKeyTaken) => request.idempotency.first_answer().await,
         Err(error) => Err(error.into()),
     }
 }

@@ -70,7 +70,7 @@ impl Change {
                 let first = first.lock().take();
                 Ok(first.map_or_else(|| answer(app, &payment), Ok)?.into_response())
             }
-            Err(CommandError::IdempotencyKeyTaken) => request.idempotency.first_answer(app).await,
+            Err(CommandError::IdempotencyKeyTaken) => request.idempotency.first_answer().await,
             Err(error) => Err(error.into()),
         }
     }

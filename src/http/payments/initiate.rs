@@ -136,7 +136,7 @@ pub(in crate::http) async fn make(
             let first = first.lock().take();
             Ok(first.map_or_else(|| reply(app, &payment), Ok)?.into_response())
         }
-        Err(InitiateError::IdempotencyKeyTaken) => idempotency.first_answer(app).await,
+        Err(InitiateError::IdempotencyKeyTaken) => idempotency.first_answer().await,
         Err(error) => Err(error.into()),
     }
 }

@@ -194,7 +194,7 @@ pub async fn redeliver_all(State(app): State<AppState>, request: Submission<Webh
     let redelivered = log::redeliver_all(&transaction, request.psp_id, &chosen.delivery_ids, now).await?;
     let continue_from = chosen.continue_from.map(|from| from.to_string());
     let answer = BulkRedeliverAnswer { message: "The deliveries are queued again.", redelivered, continue_from };
-    let answered = request.idempotency.commit(&app, transaction, Answer::accepted(&answer)?).await?;
+    let answered = request.idempotency.commit(transaction, Answer::accepted(&answer)?).await?;
     app.system.webhooks().refresh(request.psp_id);
     Ok(answered)
 }
@@ -278,7 +278,7 @@ pub async fn redeliver(parts: ChangeOf<Webhooks, (String, String)>) -> Result<Re
     }
     let message = "The delivery is queued again.";
     let answer = RedeliverAnswer { message, payment_id, delivery_id, delivery_status: DeliveryStatus::Queued.as_str() };
-    let answered = request.idempotency.commit(&app, transaction, Answer::accepted(&answer)?).await?;
+    let answered = request.idempotency.commit(transaction, Answer::accepted(&answer)?).await?;
     app.system.webhooks().refresh(request.psp_id);
     Ok(answered)
 }

@@ -90,7 +90,7 @@ pub async fn set(State(app): State<AppState>, request: Submission<Webhooks>) -> 
     let (endpoint, secret) = endpoints::set(&transaction, app.sealer(), psp_id, &url, patterns.as_deref(), now).await?;
     note(&transaction, (psp_id, request.key_id), "webhook.set", detail(&endpoint)?, now).await?;
     let answer = SetWebhookAnswer::of(endpoint, secret.as_ref())?;
-    let answered = request.idempotency.commit(&app, transaction, Answer::ok(&answer)?).await?;
+    let answered = request.idempotency.commit(transaction, Answer::ok(&answer)?).await?;
     app.system.psps().forget(psp_id).await;
     app.system.webhooks().refresh(psp_id);
     Ok(answered)
@@ -214,7 +214,7 @@ pub(super) async fn rotate_secret(
     let detail = json!({ "endpoint": endpoint.id });
     note(&transaction, (request.psp_id, request.key_id), "webhook.secret_rotated", detail, now).await?;
     let answer = RotateAnswer::of(endpoint, &secret);
-    let answered = request.idempotency.commit(app, transaction, Answer::ok(&answer)?).await?;
+    let answered = request.idempotency.commit(transaction, Answer::ok(&answer)?).await?;
     app.system.webhooks().refresh(request.psp_id);
     Ok(answered)
 }
@@ -268,7 +268,7 @@ pub(super) async fn send_test(
     })?;
     let answer = TestAnswer::of(outcome);
     let transaction = app.database().begin().await?;
-    request.idempotency.commit(app, transaction, Answer::ok(&answer)?).await
+    request.idempotency.commit(transaction, Answer::ok(&answer)?).await
 }
 
 /// The patterns of an endpoint.

@@ -161,7 +161,7 @@ pub async fn create(State(app): State<AppState>, request: Submission<Webhooks>) 
     note(&transaction, (psp_id, request.key_id), "webhook.endpoint_created", detail(&endpoint)?, now).await?;
     let endpoint = EndpointRecord::of(endpoint, now)?;
     let answer = Answer::created(&CreatedEndpoint { endpoint, signing_secret: secret.reveal() })?;
-    let answered = request.idempotency.commit(&app, transaction, answer).await?;
+    let answered = request.idempotency.commit(transaction, answer).await?;
     app.system.psps().forget(psp_id).await;
     app.system.webhooks().refresh(psp_id);
     Ok(answered)
@@ -227,7 +227,7 @@ pub async fn change(parts: ChangeOf<Webhooks>) -> Result<Response, ApiError> {
     let endpoint = endpoints::update(&transaction, psp_id, id, change, now).await?.ok_or_else(missing)?;
     note(&transaction, (psp_id, request.key_id), "webhook.endpoint_changed", detail(&endpoint)?, now).await?;
     let answer = Answer::ok(&EndpointRecord::of(endpoint, now)?)?;
-    let answered = request.idempotency.commit(&app, transaction, answer).await?;
+    let answered = request.idempotency.commit(transaction, answer).await?;
     app.system.psps().forget(psp_id).await;
     app.system.webhooks().refresh(psp_id);
     Ok(answered)

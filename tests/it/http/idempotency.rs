@@ -1,8 +1,18 @@
 //! Idempotency: the same request twice.
 
+use axum::Router;
+use axum::extract::State;
+use axum::http::HeaderValue;
+use axum::response::Response;
+use axum::routing::post;
+use payferry::http::AppState;
 use payferry_entities::idempotency_keys;
+use payferry_httpkit::caller::Submission;
 use payferry_httpkit::idempotency::KEPT_SECS;
+use payferry_httpkit::{Answer, ApiError, Money};
+use sea_orm::IntoActiveModel;
 
+use crate::app::TestConfig;
 use crate::http::customers::paid_out::{payee, payout};
 use crate::prelude::*;
 
@@ -136,4 +146,25 @@ async fn one_of_many_concurrent_requests_is_executed(app: &TestApp) {
     assert_eq!((first, first + replayed + running), (1, 20));
     // No request remains marked as running.
     assert_eq!(sync(app, "k1", &batch("a")).send().await.header("idempotent-replayed"), Some("true"));
+}
+
+/// Another node executed the same request meanwhile, so this one refuses to repeat the change.
+#[tokio::test]
+async fn refusal_after_another_node_has_answered_becomes_its_answer() {
+    async fn late(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {
+        let row = request.idempotency.row(&Answer::accepted(&json!({"done": true}))?).unwrap();
+        let insert = idempotency_keys::Entity::insert(row.into_active_model());
+        insert.exec_without_returning(app.system.database().writer()).await.unwrap();
+        Err(ApiError::NotFound("payment"))
+    }
+    let routes = Router::new().route("/late", post(late));
+    let app = TestApp::start_with(TestConfig { routes, ..TestConfig::default() }).await;
+    // The route is not in the document, so its answer is not compared with it.
+    let answer = app.request(Method::POST, "/late").idempotency_key("k1").json(&json!({})).begin().await;
+    assert_eq!(
+        (answer.status().as_u16(), &answer.headers()["idempotent-replayed"]),
+        (202, &HeaderValue::from_static("true"))
+    );
+    let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+    assert_eq!(body, r#"{"done":true}"#);
 }
