@@ -25,10 +25,14 @@ pub struct Readiness {
 
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct NodeReadiness {
-    /// The node is not draining.
+    /// The node is not draining, and its clock is right.
     pub ok: bool,
     /// The node stops soon. Until then it answers requests, but new ones should go to another node.
     pub draining: bool,
+    /// Milliseconds by which the clock of this machine differs from the clocks of the database server and of another node, if
+    /// it is too far off to take requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_offset_ms: Option<i64>,
 }
 
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -98,7 +102,8 @@ pub async fn readiness(system: &System, draining: &Draining) -> Readiness {
     let usable = each.iter().filter(|chain| chain.state == ChainState::Ok).count();
     let chains = ChainsReadiness { ok: usable > 0, usable, each };
     let draining = draining.has_begun();
-    let node = NodeReadiness { ok: !draining, draining };
+    let clock_offset_ms = system.node().clock_fault_ms();
+    let node = NodeReadiness { ok: !draining && clock_offset_ms.is_none(), draining, clock_offset_ms };
     Readiness { ready: node.ok && database.ok && payments.ok && chains.ok, node, database, payments, chains }
 }
 

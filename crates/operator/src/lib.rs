@@ -19,6 +19,7 @@ mod decisions;
 mod events;
 mod health;
 mod input;
+mod nodes;
 mod openapi;
 mod outbound;
 mod overview;

@@ -12,7 +12,7 @@ use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use crate::{
-    Operator, actors, admit, approvals, attention, audit, chains, customers, decisions, events, health, openapi,
+    Operator, actors, admit, approvals, attention, audit, chains, customers, decisions, events, health, nodes, openapi,
     outbound, overview, pauses, payment, psps, webhooks,
 };
 
@@ -76,6 +76,10 @@ pub fn table() -> Vec<Route> {
         json(VIEWER, routes!(pauses::list)),
         json(OPERATOR, routes!(pauses::set)),
         json(OPERATOR, routes!(pauses::lift)),
+        json(VIEWER, routes!(nodes::list)),
+        json(ADMIN, routes!(nodes::drain)),
+        json(VIEWER, routes!(nodes::list_leases)),
+        json(ADMIN, routes!(nodes::hand_over)),
         json(VIEWER, routes!(decisions::get)),
         json(OPERATOR, routes!(decisions::screen)),
         json(OPERATOR, routes!(decisions::screen_refund)),
@@ -135,6 +139,9 @@ pub fn table() -> Vec<Route> {
         page(VIEWER, "/ops/view/pauses", pauses::page::show),
         form(OPERATOR, "/ops/view/pauses", pauses::page::set),
         form(OPERATOR, "/ops/view/pauses/{scope}/lift", pauses::page::lift),
+        page(VIEWER, "/ops/view/nodes", nodes::page::show),
+        form(ADMIN, "/ops/view/nodes/{node_id}/drain", nodes::page::drain),
+        form(ADMIN, "/ops/view/leases/{name}/hand_over", nodes::page::hand_over),
         page(VIEWER, "/ops/view/psps", psps::page::list),
         form(ADMIN, "/ops/view/psps", psps::page::create),
         page(VIEWER, "/ops/view/psps/{psp_id}", psps::page::show),

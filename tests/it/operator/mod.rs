@@ -183,6 +183,7 @@ fn concrete(path: &str) -> String {
         "{customer_id}" => "cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
         "{sending_id}" => "po_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
         "{key_id}" => "key_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
+        "{node_id}" => "node_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
         "{approval_id}" => "apr_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
         parameter if parameter.starts_with('{') => "1",
         part => part,

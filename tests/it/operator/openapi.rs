@@ -19,11 +19,12 @@ const WHOLE_LISTS: [(&str, &str); 4] = [
     ("GET /ops/stuck", "each kind is a list with a `next_cursor` of its own"),
 ];
 /// Reads whose records have no id or no times, and why.
-const OTHER_RECORDS: [(&str, &str); 9] = [
+const OTHER_RECORDS: [(&str, &str); 10] = [
     ("/healthz", "the state of the process"),
     ("/readyz", "the state of the service"),
     ("/ops/actors", "the state of the service"),
     ("/ops/overview", "the state of the service"),
+    ("/ops/leases", "permanent rows, named by the work"),
     ("/ops/openapi.json", "the document itself"),
     ("/ops/psps/{psp_id}/withdrawal-wallets", "settings of the PSP, named by chain and status"),
     ("/ops/sendings", "the state of actors"),
@@ -69,7 +70,7 @@ async fn viewers_read_the_document() {
 async fn every_described_field_is_read() {
     let service = ServiceFixture::start_with_chains().await;
     let bodies = wrong_bodies(&json());
-    assert_eq!(bodies.len(), 16);
+    assert_eq!(bodies.len(), 17);
     for WrongBody { method, path, body, fields } in bodies {
         let path = concrete(&path);
         assert_names(&reply(service.call(method, &path).json(&body)).await, &fields);

@@ -54,6 +54,8 @@ pub(crate) enum NavSection {
     /// Customers and their verification.
     Customers,
     Pauses,
+    /// Nodes that share the database.
+    Nodes,
     /// PSPs and their keys.
     Psps,
     /// No entry: the user is not logged in.
@@ -160,6 +162,7 @@ fn bar(page: &Page) -> Markup {
                     a href="/ops" aria-current=[current(NavSection::Overview)] { "Overview" }
                     a href="/ops/view/stuck" aria-current=[current(NavSection::Attention)] { "Needs attention" }
                     a href="/ops/view/pauses" aria-current=[current(NavSection::Pauses)] { "Pauses" }
+                    a href="/ops/view/nodes" aria-current=[current(NavSection::Nodes)] { "Nodes" }
                     a href="/ops/view/customers" aria-current=[current(NavSection::Customers)] { "Customers" }
                     a href="/ops/view/psps" aria-current=[current(NavSection::Psps)] { "PSPs" }
                 }
