@@ -3,7 +3,7 @@
 //! Simulation is not known here: the sandbox passes its chains and routes, `serve` passes real chains and no extra
 //! routes.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +15,10 @@ use payferry_actors::compliance::identity::IdentityProvider;
 use payferry_actors::compliance::{KytScreener, ScreeningConfig};
 use payferry_actors::{ChainSetup, System, SystemConfig};
 use payferry_entities::{Database, Hold};
-use payferry_httpkit::{Draining, Limits, ServeConfig};
+use payferry_httpkit::{Draining, Limits, NodesReady, ServeConfig};
 use payferry_journal::audit;
 use payferry_journal::webhooks::retention::{self, Retention};
+use payferry_nodes::{Job, Leases, NodeConfig};
 use payferry_operator::{Operator, OperatorConfig, UnsafeSetting};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
@@ -34,13 +35,22 @@ use crate::http::{AppState, HttpConfig, router_with};
 use crate::telemetry;
 use crate::terms::ConsentTerms;
 
+/// A free port of this machine.
+const FREE_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// Time limit of the stop, after the drain. Unfinished work is resumed at the next start.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(9);
+
+/// Time limit for handing the leases of a node over.
+const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Parts of a service besides its configuration.
 pub struct AppParts {
     /// Open database. The start migrates it.
     pub database: Database,
+    /// Name of this node, if others may share the database.
+    pub node: Option<String>,
+    /// Digest of the settings that must be the same on all nodes.
+    pub config_digest: String,
     /// Seals secrets and hashes API keys.
     pub sealer: Sealer,
     /// The service's time.
@@ -84,12 +94,35 @@ impl Listeners {
     /// Binds both listeners.
     pub async fn bind(config: &Config) -> anyhow::Result<Self> {
         let server = &config.server;
-        let api = bind(server.listen).await?;
-        let operator = bind(server.operator_listen).await?;
+        let listeners = Self::of(bind(server.listen).await?, bind(server.operator_listen).await?)?;
+        let public_url = server.public_url.clone().unwrap_or(listeners.public_url);
+        Ok(Self { public_url, ..listeners })
+    }
+
+    fn of(api: TcpListener, operator: TcpListener) -> anyhow::Result<Self> {
         let url = |address| format!("http://{}", reachable(address));
         let (api_url, operator_url) = (url(api.local_addr()?), url(operator.local_addr()?));
-        let public_url = server.public_url.clone().map_or_else(|| Url::parse(&api_url), Ok)?;
-        Ok(Self { api, operator, public_url, api_url, operator_url })
+        Ok(Self { api, operator, public_url: Url::parse(&api_url)?, api_url, operator_url })
+    }
+
+    /// Address of the public listener.
+    pub fn api_address(&self) -> std::io::Result<SocketAddr> {
+        self.api.local_addr()
+    }
+
+    /// Splits these listeners for several nodes in this process: the public one is for a proxy in front of them, and each node
+    /// gets a free port of this machine. The first node keeps the operator's listener.
+    pub async fn split(self, nodes: usize) -> anyhow::Result<(TcpListener, Vec<Self>)> {
+        let Self { api: front, operator, public_url, .. } = self;
+        let (mut each, mut operator) = (Vec::with_capacity(nodes), Some(operator));
+        for _ in 0..nodes {
+            let operator = match operator.take() {
+                Some(operator) => operator,
+                None => bind(FREE_PORT).await?,
+            };
+            each.push(Self { public_url: public_url.clone(), ..Self::of(bind(FREE_PORT).await?, operator)? });
+        }
+        Ok((front, each))
     }
 }
 
@@ -113,7 +146,7 @@ pub struct App {
     operator: Serving,
     draining: Draining,
     _hold: Hold,
-    _tasks: [AbortOnDropHandle<()>; 5],
+    _tasks: [AbortOnDropHandle<()>; 6],
 }
 
 #[derive(Debug)]
@@ -137,8 +170,19 @@ impl App {
             timeout: Duration::from_millis(config.screening.timeout_ms.get()),
             ..ScreeningConfig::default()
         };
+        let operator_url_of_node = config.node.operator_url.as_ref().map(ToString::to_string);
+        let node = NodeConfig {
+            name: parts.node.clone().unwrap_or_else(|| "alone".to_owned()),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            config_digest: parts.config_digest,
+            api_url: listeners.api_url.clone(),
+            operator_url: operator_url_of_node.unwrap_or_else(|| listeners.operator_url.clone()),
+            chains: Vec::new(),
+            is_shared: parts.node.is_some(),
+        };
         let config_of_system = SystemConfig {
             database: parts.database,
+            node,
             sealer: parts.sealer,
             clock: parts.clock,
             chains: parts.chains,
@@ -153,6 +197,7 @@ impl App {
         };
         let system = System::start(config_of_system).await?;
         let (limits, serve_config) = (parts.limits.edge, parts.limits.serve_config());
+        let shared_limits = Limits { nodes_ready: NodesReady::of(system.node().ready_len()), ..parts.limits };
         let Listeners { api, operator, public_url, api_url, operator_url } = listeners;
         let (closing, draining) = (CancellationToken::new(), Draining::default());
         let revoked_keys = RevokedKeys::default();
@@ -160,7 +205,7 @@ impl App {
             public_url,
             environment: parts.environment,
             revoked_keys: revoked_keys.clone(),
-            limits: parts.limits,
+            limits: shared_limits,
             documents: parts.documents.clone(),
             terms: parts.terms,
             draining: draining.clone(),
@@ -170,12 +215,20 @@ impl App {
         let api_config = ServeConfig { draining: draining.clone(), ..serve_config.clone() };
         let api = Serving::start(api, router, api_config, closing);
         let replaced_days = config.retention.replaced_documents_days;
-        let sweep = documents::sweep_on(parts.documents.clone(), system.database().clone(), replaced_days);
+        let leases = system.node().leases().clone();
+        let sweep = {
+            let (documents, database) = (parts.documents.clone(), system.database().clone());
+            on_one_node(&leases, Job::Documents, move || {
+                documents::sweep_on(documents.clone(), database.clone(), replaced_days)
+            })
+        };
         let (kept, database) = (Retention { events_days: config.retention.events_days }, system.database().clone());
-        let prune = retention::prune_on(database, system.clock().clone(), kept, retention::Pace::default());
-        let chain = audit::chain::chain_on(system.database().clone());
-        let [sweep, prune, chain] =
-            [tokio::spawn(sweep), tokio::spawn(prune), tokio::spawn(chain)].map(AbortOnDropHandle::new);
+        let clock = system.clock().clone();
+        let prune = on_one_node(&leases, Job::Retention, move || {
+            retention::prune_on(database.clone(), clock.clone(), kept, retention::Pace::default())
+        });
+        let database = system.database().clone();
+        let chain = on_one_node(&leases, Job::AuditLog, move || audit::chain::chain_on(database.clone()));
         let closing = CancellationToken::new();
         let compliance = OperatorConfig {
             token: parts.operator_token,
@@ -190,11 +243,18 @@ impl App {
             closing: closing.clone(),
         };
         let compliance = Operator::new(system.clone(), compliance);
-        let approvals = tokio::spawn(payferry_operator::keep_resuming_approvals(compliance.clone()));
-        let approvals = AbortOnDropHandle::new(approvals);
+        let resumed = compliance.clone();
+        let approvals =
+            on_one_node(&leases, Job::Approvals, move || payferry_operator::keep_resuming_approvals(resumed.clone()));
         let operator = Serving::start(operator, payferry_operator::router(compliance), serve_config, closing);
         let ready = ServiceReady { api_url, operator_url, pid: std::process::id() };
-        let tasks = [metrics, sweep, prune, chain, approvals];
+        system.node().ready();
+        let (node, drained) = (system.node().clone(), draining.clone());
+        let drains = AbortOnDropHandle::new(tokio::spawn(async move {
+            node.draining().await;
+            drained.begin();
+        }));
+        let tasks = [metrics, sweep, prune, chain, approvals, drains];
         Ok(Self { system, ready, api, operator, draining, _hold: hold, _tasks: tasks })
     }
 
@@ -208,18 +268,23 @@ impl App {
         &self.ready
     }
 
-    /// Waits until this service must not write any more, because another one has the lock of the database; returns why.
-    /// Never ends on SQLite. The service has to end at once, without [`Self::stop`]: the other one does its work.
+    /// Waits until this service must not write any more, because another one has the lock of the database, or has declared
+    /// this node gone; returns why. Never ends on SQLite. The service has to end at once, without [`Self::stop`]: the other
+    /// one does its work.
     pub async fn writer_lost(&self) -> String {
-        self.system.database().writer_lost().await
+        tokio::select! {
+            why = self.system.database().writer_lost() => why,
+            why = self.system.node().ended() => why,
+        }
     }
 
-    /// Drains for this time, before [`Self::stop`]: `/readyz` answers 503 at once, and every response closes its connection,
+    /// Drains for this time and hands all leases over to other nodes, before [`Self::stop`]: `/readyz` answers 503 at once, and every response closes its connection,
     /// so that load balancers and clients move to other nodes. Requests are still answered.
     pub async fn drain(&self, duration: Duration) {
         tracing::info!("draining for {} s: /readyz answers 503", duration.as_secs());
         self.draining.begin();
-        tokio::time::sleep(duration).await;
+        let node = self.system.node();
+        tokio::join!(tokio::time::sleep(duration), node.drain(duration.max(HAND_OVER_TIMEOUT)));
     }
 
     /// Stops in order: refuses new requests, answers the running ones, stops the tree with its journal flushed, closes
@@ -264,6 +329,16 @@ fn unsafe_settings(findings: Vec<UnsafeFinding>) -> Vec<UnsafeSetting> {
         UnsafeSetting { setting: setting.as_str(), detail }
     };
     findings.into_iter().map(shown).collect()
+}
+
+/// Runs `work` while this node does the job.
+fn on_one_node<F: Future<Output = ()> + Send>(
+    leases: &Leases,
+    job: Job,
+    work: impl Fn() -> F + Send + 'static,
+) -> AbortOnDropHandle<()> {
+    let leases = leases.clone();
+    AbortOnDropHandle::new(tokio::spawn(async move { leases.work_on(job, work).await }))
 }
 
 async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {

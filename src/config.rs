@@ -39,6 +39,8 @@ const REQUESTS_PER_CHECK_MAX: u32 = 4;
 pub struct Config {
     /// Listeners and public links.
     pub server: ServerSection,
+    /// This node, if several share the database.
+    pub node: NodeSection,
     /// The database connection.
     pub database: DatabaseSection,
     /// Files that hold secrets.
@@ -77,6 +79,16 @@ pub struct Config {
     /// Warnings of the loader, for the log.
     #[serde(skip)]
     pub warnings: Vec<String>,
+}
+
+/// This node, if several share the database.
+#[derive(Debug, Clone, Deserialize)]
+pub struct NodeSection {
+    /// Name; empty if the service runs alone.
+    pub name: String,
+    /// URL at which other nodes reach the operator's listener; `None` uses the bound address.
+    #[serde(deserialize_with = "values::optional_url")]
+    pub operator_url: Option<url::Url>,
 }
 
 /// Listeners and public links.

@@ -14,12 +14,16 @@ const BLOCK_TIME_MS_MAX: u64 = 10_000;
 /// Shortest block time, milliseconds.
 const BLOCK_TIME_MS_MIN: u64 = 10;
 
+/// Largest number of nodes.
+const NODES_MAX: i64 = 9;
+
 /// Options of `sandbox`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   payferry sandbox
   payferry sandbox --ephemeral --listen 127.0.0.1:0 --operator-listen 127.0.0.1:0 --json
   payferry sandbox --data-dir /var/tmp/payferry --block-time-ms 100
+  payferry sandbox --ephemeral --nodes 3 --database-url postgres://payferry@localhost/empty
 
 Operator commands work beside it, for example:
   payferry psp set psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3 --withdrawal-wallet 0x... --data-dir payferry-data
@@ -47,6 +51,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "MS", default_value_t = BLOCK_TIME_MS_DEFAULT,
           value_parser = clap::value_parser!(u64).range(BLOCK_TIME_MS_MIN..=BLOCK_TIME_MS_MAX))]
     block_time_ms: u64,
+    /// Number of nodes, which share the database of `--database-url` (PostgreSQL) behind a proxy at the listen address.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=NODES_MAX))]
+    nodes: u8,
     /// Print one line of JSON when ready, and nothing else.
     #[arg(long)]
     json: bool,
@@ -66,6 +73,7 @@ pub(super) async fn run(args: Args, mut config: Config) -> anyhow::Result<ExitCo
         folder: (!args.ephemeral).then_some(args.data_dir),
         database_url: args.database_url,
         block_time: Duration::from_millis(args.block_time_ms),
+        nodes: args.nodes.into(),
     };
     // Before the start: a caller that waits for the ready line may send a signal as soon as it appears.
     let mut signals = if args.until_stdin_closes { Signals::and_end_of_stdin()? } else { Signals::new()? };

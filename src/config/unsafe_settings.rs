@@ -31,6 +31,8 @@ payferry_domain::named! {
         AsynchronousCommit = "asynchronous_commit",
         /// The loss of the database's server loses acknowledged commits.
         NoSynchronousStandby = "no_synchronous_standby",
+        /// Nodes that share the database store documents in a folder, which may not be the same on all of them.
+        SharedDocumentsFolder = "shared_documents_folder",
     }
 }
 
@@ -75,6 +77,11 @@ impl Config {
         findings.secrets(self);
         findings.public_url(self.server.public_url.as_ref());
         findings.endpoints(self);
+        if !self.node.name.is_empty() && self.documents.bucket.is_none() {
+            let detail = "`documents.folder` on a node that shares the database: every node must read and write the same \
+                          files; use `documents.bucket`";
+            findings.add(UnsafeSetting::SharedDocumentsFolder, detail.to_owned());
+        }
         for url in self.database.servers() {
             // A URL that cannot be parsed is an error when the database is opened.
             if let Ok(Some(weak)) = WeakTls::of(url)

@@ -3,6 +3,7 @@
 //! All stored data is in one folder. A production build contains none of it.
 
 mod keys;
+mod proxy;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,7 @@ use payferry_runtime::seal::Sealer;
 use payferry_sandbox::SandboxHost;
 use sea_orm::{EntityTrait, IntoActiveModel};
 use serde::{Deserialize, Serialize};
+use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 use crate::app::{App, AppParts, Listeners};
@@ -55,12 +57,14 @@ pub struct SandboxOptions {
     pub database_url: Option<String>,
     /// Time between blocks.
     pub block_time: Duration,
+    /// Number of nodes, which share a PostgreSQL database behind a proxy.
+    pub nodes: usize,
 }
 
 impl SandboxOptions {
     /// An ephemeral sandbox with the default block time.
     pub fn ephemeral() -> Self {
-        Self { folder: None, database_url: None, block_time: Duration::from_millis(BLOCK_TIME_MS_DEFAULT) }
+        Self { folder: None, database_url: None, block_time: Duration::from_millis(BLOCK_TIME_MS_DEFAULT), nodes: 1 }
     }
 }
 
@@ -86,7 +90,10 @@ pub struct SandboxReady {
 /// A running sandbox.
 #[derive(Debug)]
 pub struct Sandbox {
-    app: App,
+    /// The nodes; one, unless the options name another number.
+    apps: Vec<App>,
+    /// The proxy in front of several nodes.
+    _proxy: Option<AbortOnDropHandle<()>>,
     env: Arc<SandboxEnv>,
     ready: SandboxReady,
     folder: Folder,
@@ -104,7 +111,15 @@ impl Sandbox {
             Some(given) => database_url(given).context("--database-url: expected a path, sqlite: or postgres: URL")?,
             None => format!("sqlite://{}?mode=rwc", database_file(folder.path()).display()),
         };
-        let database = Database::open(&url).await.context("the database cannot be opened")?;
+        if options.nodes > 1 && url.starts_with("sqlite:") {
+            bail!("--nodes: only PostgreSQL can be shared by several nodes; name it with --database-url");
+        }
+        let open = async || {
+            let opened =
+                if options.nodes > 1 { Database::open_shared(&[&url]).await } else { Database::open(&url).await };
+            opened.context("the database cannot be opened")
+        };
+        let database = open().await?;
         payferry_migration::migrate(&database.long_timeout()).await.context("the database could not be migrated")?;
         if options.folder.is_none() && chain_cursors::Entity::find().one(database.reader()).await?.is_some() {
             bail!("the database belongs to other chains: an ephemeral sandbox needs an empty database");
@@ -124,29 +139,47 @@ impl Sandbox {
             rpc,
             pid: std::process::id(),
         };
-        let links = VerificationLinks::new(listeners.public_url.clone(), keys.sealer());
         let clock = env.clock().clone();
-        let parts = AppParts {
-            database,
-            sealer: keys.sealer(),
-            clock: clock.clone(),
-            chains: env.setups()?,
-            screener: Arc::new(env.screener()),
-            identity: Some(Arc::new(SandboxIdentity::new(links, clock))),
-            environment: Environment::Sandbox,
-            limits: Limits { trusted_proxies: config.server.trusted_proxies(), ..Limits::sandbox() },
-            terms: ConsentTerms::default(),
-            documents,
-            operator_token: keys.operator_token.clone().into(),
-            unsafe_settings: Vec::new(),
-            routes: payferry_sandbox::routes::routes(env.clone()),
+        let (listeners, proxy) = if options.nodes > 1 {
+            let (front, each) = listeners.split(options.nodes).await?;
+            let addresses = each.iter().map(Listeners::api_address).collect::<Result<_, _>>()?;
+            (each, Some(proxy::forward(front, addresses)))
+        } else {
+            (vec![listeners], None)
         };
-        let app = App::start(config, listeners, parts).await?;
-        // So that the first client can pay on any chain. The wait is limited.
-        if let Err(error) = env.until_usable(app.system()).await {
-            tracing::warn!(%error, "payments on a chain are refused until it is read: {error}");
+        let mut apps = Vec::new();
+        let mut databases = vec![database];
+        for (index, listeners) in listeners.into_iter().enumerate() {
+            let database = match databases.pop() {
+                Some(database) => database,
+                None => open().await?,
+            };
+            let links = VerificationLinks::new(listeners.public_url.clone(), keys.sealer());
+            let parts = AppParts {
+                database,
+                node: (options.nodes > 1).then(|| format!("n{}", index + 1)),
+                config_digest: String::new(),
+                sealer: keys.sealer(),
+                clock: clock.clone(),
+                chains: env.setups()?,
+                screener: Arc::new(env.screener()),
+                identity: Some(Arc::new(SandboxIdentity::new(links, clock.clone()))),
+                environment: Environment::Sandbox,
+                limits: Limits { trusted_proxies: config.server.trusted_proxies(), ..Limits::sandbox() },
+                terms: ConsentTerms::default(),
+                documents: documents.clone(),
+                operator_token: keys.operator_token.clone().into(),
+                unsafe_settings: Vec::new(),
+                routes: payferry_sandbox::routes::routes(env.clone()),
+            };
+            let app = App::start(config, listeners, parts).await?;
+            // So that the first client can pay on any chain. The wait is limited.
+            if let Err(error) = env.until_usable(app.system()).await {
+                tracing::warn!(%error, "payments on a chain are refused until it is read: {error}");
+            }
+            apps.push(app);
         }
-        Ok(Self { app, env, ready, folder })
+        Ok(Self { apps, _proxy: proxy, env, ready, folder })
     }
 
     /// Addresses and keys.
@@ -159,9 +192,14 @@ impl Sandbox {
         &self.env
     }
 
-    /// The supervision tree.
+    /// The supervision trees of all nodes.
+    pub fn systems(&self) -> impl Iterator<Item = &System> {
+        self.apps.iter().map(App::system)
+    }
+
+    /// The supervision tree of the first node.
     pub fn system(&self) -> &System {
-        self.app.system()
+        self.apps[0].system()
     }
 
     /// Path of the data folder.
@@ -169,15 +207,15 @@ impl Sandbox {
         self.folder.path()
     }
 
-    /// As [`App::writer_lost`].
+    /// As [`App::writer_lost`], of any node.
     pub async fn writer_lost(&self) -> String {
-        self.app.writer_lost().await
+        futures::future::select_all(self.apps.iter().map(|app| Box::pin(app.writer_lost()))).await.0
     }
 
     /// Stops gracefully: the service first, then the environment. Time-limited.
     pub async fn stop(self) {
-        let Self { app, env, folder, .. } = self;
-        app.stop().await;
+        let Self { apps, env, folder, .. } = self;
+        futures::future::join_all(apps.into_iter().map(App::stop)).await;
         env.close().await;
         drop(folder);
     }

@@ -15,10 +15,14 @@ use payferry_domain::Address;
 use payferry_entities::Database;
 use payferry_httpkit::Limits;
 use payferry_runtime::clock::Clock;
+use payferry_runtime::seal::Sealer;
+use sha2::{Digest, Sha256};
 
 use crate::app::{App, AppParts, Listeners};
 use crate::config::{Config, Environment, UnsafeFinding};
 use crate::terms::ConsentTerms;
+use chains::Configured;
+use secrets::Signers;
 
 /// Reads every secret, opens the database and starts the service. It answers requests when this returns. A chain that
 /// cannot be used is logged and retried, and the other chains run.
@@ -36,14 +40,20 @@ pub async fn start(config: &Config) -> anyhow::Result<App> {
     let checkpoint = checkpoint()?;
     let (sealer, operator_token) = (secrets::sealer(config)?, secrets::operator_token(config)?);
     let servers = config.database.servers();
-    let database = Database::open_primary(servers).await.context("the database cannot be opened")?;
+    let node = node_name(config)?;
+    let opened =
+        if node.is_some() { Database::open_shared(servers).await } else { Database::open_primary(servers).await };
+    let database = opened.context("the database cannot be opened")?;
     let commits = database.commit_settings().await.context("the database cannot be read")?;
     unsafe_settings.extend(config.allowed(config.unsafe_findings_of_server(commits.as_ref()))?);
     for UnsafeFinding { setting, detail } in &unsafe_settings {
         tracing::warn!("the unsafe setting {setting} is allowed: {detail}");
     }
+    let config_digest = config_digest(config, &sealer, &signers, &chains);
     let parts = AppParts {
         database,
+        node,
+        config_digest,
         clock,
         chains: chains.into_iter().map(|chain| chain.setup(&signers, checkpoint.clone())).collect(),
         screener,
@@ -58,6 +68,34 @@ pub async fn start(config: &Config) -> anyhow::Result<App> {
         routes: Router::new(),
     };
     App::start(config, listeners, parts).await
+}
+
+/// Name of this node, if it shares the database.
+fn node_name(config: &Config) -> anyhow::Result<Option<String>> {
+    let name = config.node.name.trim();
+    if name.is_empty() {
+        return Ok(None);
+    }
+    if config.database.servers().iter().any(|url| url.starts_with("sqlite:")) {
+        bail!(
+            "`node.name` is set, but only PostgreSQL can be shared by several nodes: remove it, or set `database.urls`"
+        );
+    }
+    Ok(Some(name.to_owned()))
+}
+
+/// Digest of the settings that must be the same on all nodes: environment, contracts, signers, chains and keys.
+fn config_digest(config: &Config, sealer: &Sealer, signers: &Signers, chains: &[Configured]) -> String {
+    let Signers { settler, sender } = signers;
+    let mut settings = vec![
+        format!("{:?} {:?}", config.server.environment, config.contracts),
+        sealer.keyed_hash(&[b"configuration of nodes"]),
+        format!("{} {}", settler.address(), sender.address()),
+    ];
+    settings.extend(chains.iter().map(|Configured { spec, .. }| {
+        format!("{} {} {} {:?}", spec.chain, spec.chain_id, spec.contract, spec.tokens)
+    }));
+    hex::encode(Sha256::digest(settings.join("\n")))
 }
 
 /// Checkpoint at which a test blocks this process.

@@ -114,6 +114,9 @@ pub struct Args {
         hide_env_values = true
     )]
     database_url: Option<String>,
+    /// Number of nodes of the new sandbox. Several need a PostgreSQL database (`--database-url`).
+    #[arg(long, value_name = "N", conflicts_with = "url", requires = "database_url", value_parser = clap::value_parser!(u8).range(1..=9))]
+    nodes: Option<u8>,
     /// Print the report as one JSON object, and nothing else, on standard output.
     #[arg(long)]
     json: bool,
@@ -227,6 +230,7 @@ async fn with_own_sandbox(
     let options = ChildSandboxOptions {
         database_url: args.database_url.clone(),
         block_time: args.block_time_ms.map(Duration::from_millis),
+        nodes: args.nodes,
         config: config_file,
         ..ChildSandboxOptions::default()
     };

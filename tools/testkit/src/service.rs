@@ -60,6 +60,8 @@ pub struct ChildSandboxOptions {
     pub database_url: Option<String>,
     /// Time between blocks; the sandbox's default if absent.
     pub block_time: Option<Duration>,
+    /// Number of nodes; one if absent. Several need a PostgreSQL database.
+    pub nodes: Option<u8>,
     /// Configuration file.
     pub config: Option<PathBuf>,
     /// Ignores the variables of this process's environment that configure the service.
@@ -103,6 +105,9 @@ impl Service {
         }
         if let Some(block_time) = options.block_time {
             command.args(["--block-time-ms", &block_time.as_millis().to_string()]);
+        }
+        if let Some(nodes) = options.nodes {
+            command.args(["--nodes", &nodes.to_string()]);
         }
         let mut service = Self::start(command, "sandbox").await?;
         service.is_ephemeral = options.folder.is_none();
