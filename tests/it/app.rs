@@ -31,6 +31,7 @@ use payferry_journal::audit::Actor;
 use payferry_journal::customers::{self, NewCustomer, Opened};
 use payferry_journal::psps::PspPolicies;
 use payferry_migration::migrate;
+use payferry_nodes::NodeConfig;
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use payferry_webhook::WebhookConfig;
@@ -147,6 +148,7 @@ impl TestApp {
         let limits = config.limits.unwrap_or(limits);
         let system = System::start(SystemConfig {
             database,
+            node: NodeConfig::alone([]),
             sealer: Sealer::new(&MASTER_KEY),
             clock,
             chains,

@@ -5,6 +5,7 @@
 use payferry_harness::database::TestDatabase;
 use payferry_harness::kill::Run;
 use payferry_harness::kill::kill_log::{KillKind, STEPS};
+use payferry_harness::nodes::{NodeFault, NodesPlan};
 use payferry_harness::process::Binary;
 use payferry_harness::short_or_long;
 
@@ -34,4 +35,27 @@ async fn kills_on_sqlite_lose_nothing() {
 #[ignore = "long"]
 async fn kills_on_postgres_lose_nothing() {
     survives(20, TestDatabase::postgres().await).await;
+}
+
+/// Several nodes, of which one at a time is killed, frozen or restarted.
+#[tokio::test(flavor = "multi_thread")]
+async fn faults_of_nodes_lose_nothing() {
+    let database = TestDatabase::postgres().await;
+    let faults = |short, long| short_or_long(short, long);
+    let plan = NodesPlan {
+        nodes: 3,
+        faults: [
+            (NodeFault::Killed, faults(2, 50)),
+            (NodeFault::Gone, faults(1, 50)),
+            (NodeFault::Frozen, faults(3, 20)),
+            (NodeFault::Restarted, faults(1, 10)),
+        ]
+        .into(),
+    };
+    let mut run = Run::new(Binary::at(env!("CARGO_BIN_EXE_payferry")), 0, database.url());
+    run.nodes = Some(plan);
+    let report = run.report().await;
+    println!("{report}");
+    assert!(report.findings.is_empty(), "{report}");
+    assert!(report.settlements > 0 && report.requests_retried > 0 && report.payments_by_status.len() == 3, "{report}");
 }

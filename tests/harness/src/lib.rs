@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 pub mod anvil;
+pub mod balancer;
 pub mod browser;
 pub mod bucket;
 pub mod database;
@@ -13,6 +14,7 @@ pub mod deployment;
 pub mod endpoint;
 pub mod kill;
 pub mod node;
+pub mod nodes;
 pub mod pair;
 pub mod payers;
 pub mod process;

@@ -43,7 +43,7 @@ async fn a_migration_that_fails_leaves_nothing() {
     connection.execute_unprepared("SELECT 1 FROM payments").await.unwrap_err();
     connection.close().await.unwrap();
     let migrated = printed(&run(&["migrate", "--database-url", database.url()]));
-    assert_eq!(migrated, "applied m0001_schema\napplied m0002_nodes");
+    assert_eq!(migrated, "applied m0001_schema\napplied m0002_nodes\napplied m0003_leases");
 }
 
 #[tokio::test]
@@ -54,7 +54,10 @@ async fn two_processes_that_migrate_at_once_apply_each_migration_once() {
     let mut printed: Vec<_> =
         [start(), start()].into_iter().map(|process| printed(&process.wait_with_output().unwrap())).collect();
     printed.sort();
-    assert_eq!(printed, ["applied m0001_schema\napplied m0002_nodes", "the tables are up to date"]);
+    assert_eq!(
+        printed,
+        ["applied m0001_schema\napplied m0002_nodes\napplied m0003_leases", "the tables are up to date"]
+    );
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ mod demo;
 mod drain;
 mod env;
 mod failover;
+mod nodes;
 mod operator;
 mod readiness;
 mod reconcile;

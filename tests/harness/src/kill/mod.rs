@@ -24,8 +24,9 @@ use payferry_testkit::progress::Progress;
 use crate::deployment::{Accounts, Deployment};
 use crate::free_ports;
 use crate::node::Node;
+use crate::nodes::{Nodes, NodesPlan};
 use crate::payers::Payers;
-use crate::process::{Binary, Folder};
+use crate::process::{Binary, Folder, Served};
 use crate::psp::Psp;
 use crate::receiver::Receiver;
 use evidence::Evidence;
@@ -51,6 +52,29 @@ pub enum Chains {
     Anvil,
 }
 
+/// The service under test.
+enum Service<'a> {
+    One(Served),
+    Nodes(Nodes<'a>),
+}
+
+impl Service<'_> {
+    /// URLs of the public and of the operator's listener.
+    fn urls(&self) -> (String, String) {
+        match self {
+            Self::One(served) => (served.api_url().to_owned(), served.operator_url().to_owned()),
+            Self::Nodes(nodes) => (nodes.api_url(), nodes.operator_url()),
+        }
+    }
+
+    fn stop(self) {
+        match self {
+            Self::One(served) => drop(served.stop()),
+            Self::Nodes(nodes) => nodes.stop(),
+        }
+    }
+}
+
 /// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Run {
@@ -58,6 +82,8 @@ pub struct Run {
     pub binary: Binary,
     /// Number of kills.
     pub kills: usize,
+    /// Several nodes and their faults, in place of the kills of one service.
+    pub nodes: Option<NodesPlan>,
     /// Database of the service.
     pub database_url: String,
     /// Implementation of the chains.
@@ -76,6 +102,7 @@ impl Run {
         Self {
             binary,
             kills,
+            nodes: None,
             database_url: database_url.to_owned(),
             chains: Chains::Devchain,
             rate: 10.0,
@@ -95,26 +122,42 @@ impl Run {
         let (psp_id, api_key) = self.binary.make_psp(&folder, "Northern Pay");
         let wallet = Payees::register_wallet(&self.binary, &folder, &psp_id);
         let receiver = Receiver::start().await;
-        let running = self.binary.serve(&folder);
-        let psp = Psp::connect(running.api_url(), &api_key, &receiver).await;
+        let running = match &self.nodes {
+            Some(plan) => Service::Nodes(Nodes::start(&self.binary, &folder, plan.nodes).await),
+            None => Service::One(self.binary.serve(&folder)),
+        };
+        let (api_url, operator_url) = running.urls();
+        let psp = Psp::connect(&api_url, &api_key, &receiver).await;
 
-        let operator = Psp::new(running.operator_url(), &folder.operator_token);
+        let operator = Psp::new(&operator_url, &folder.operator_token);
         let payees = Payees::prepare(&psp, &operator, wallet, &deployments, &accounts).await;
         let payers = deployments.iter().map(|deployment| (deployment.chain, Payers::new(deployment, &accounts)));
         let load = Arc::new(Load::new(psp.clone(), payers.collect(), payees, self.rate, self.seed));
         let funds = load.fund(FUNDS).await;
         let loading = tokio::spawn(Arc::clone(&load).run());
-        let killer = Killer {
-            binary: &self.binary,
-            folder: &folder,
-            receiver: &receiver,
-            deployments: &deployments,
-            progress: &self.progress,
-        };
         let mut findings = Findings::new();
-        let plan = kill_log::plan(self.kills, self.seed);
         let died_since = Instant::now();
-        let killed = killer.run(running, &plan, self.seed, &mut findings).await;
+        let killed = match running {
+            Service::One(running) => {
+                let killer = Killer {
+                    binary: &self.binary,
+                    folder: &folder,
+                    receiver: &receiver,
+                    deployments: &deployments,
+                    progress: &self.progress,
+                };
+                let plan = kill_log::plan(self.kills, self.seed);
+                let killed = killer.run(running, &plan, self.seed, &mut findings).await;
+                killed.map(|(served, kill_log)| (Service::One(served), kill_log))
+            }
+            Service::Nodes(mut nodes) => {
+                let plan = self.nodes.clone().unwrap_or_default();
+                let mut found = Vec::new();
+                nodes.suffer(&plan, self.seed, &self.progress, &mut found).await;
+                findings.extend(found.into_iter().map(|what| Finding::of("service", what)));
+                nodes.are_running(&plan).then(|| (Service::Nodes(nodes), KillLog::default()))
+            }
+        };
         load.stop();
         let mut report = Report { findings, dying_secs: died_since.elapsed().as_secs_f64(), ..self.head() };
         if let Some((served, kill_log)) = killed {
@@ -127,6 +170,10 @@ impl Run {
             evidence.ledger.complaint = self.reconcile(&folder);
             served.stop();
             Self::fill(&mut report, &evidence, kill_log);
+            if let Some(plan) = &self.nodes {
+                report.kills_by_kind = plan.faults.iter().map(|(fault, count)| (fault.to_string(), *count)).collect();
+                report.kills = report.kills_by_kind.values().sum();
+            }
             report.findings.extend(audit::audit(&evidence));
         } else {
             // The service cannot be reached any more, so no further check is possible.
