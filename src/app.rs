@@ -100,29 +100,15 @@ impl Listeners {
     }
 
     fn of(api: TcpListener, operator: TcpListener) -> anyhow::Result<Self> {
-        let url = |address| format!("http://{}", reachable(address));
-        let (api_url, operator_url) = (url(api.local_addr()?), url(operator.local_addr()?));
+        let (api_url, operator_url) = (url_of(&api)?, url_of(&operator)?);
         Ok(Self { api, operator, public_url: Url::parse(&api_url)?, api_url, operator_url })
     }
 
-    /// Address of the public listener.
-    pub fn api_address(&self) -> std::io::Result<SocketAddr> {
-        self.api.local_addr()
-    }
-
-    /// Splits these listeners for several nodes in this process: the public one is for a proxy in front of them, and each node
-    /// gets a free port of this machine. The first node keeps the operator's listener.
-    pub async fn split(self, nodes: usize) -> anyhow::Result<(TcpListener, Vec<Self>)> {
+    /// Gives the public listener to a proxy, and listens on a free port of this machine behind it.
+    #[cfg(feature = "sandbox")]
+    pub async fn behind_a_proxy(self) -> anyhow::Result<(TcpListener, Self)> {
         let Self { api: front, operator, public_url, .. } = self;
-        let (mut each, mut operator) = (Vec::with_capacity(nodes), Some(operator));
-        for _ in 0..nodes {
-            let operator = match operator.take() {
-                Some(operator) => operator,
-                None => bind(FREE_PORT).await?,
-            };
-            each.push(Self { public_url: public_url.clone(), ..Self::of(bind(FREE_PORT).await?, operator)? });
-        }
-        Ok((front, each))
+        Ok((front, Self { public_url, ..Self::of(bind(FREE_PORT).await?, operator)? }))
     }
 }
 
@@ -278,8 +264,9 @@ impl App {
         }
     }
 
-    /// Drains for this time and hands all leases over to other nodes, before [`Self::stop`]: `/readyz` answers 503 at once, and every response closes its connection,
-    /// so that load balancers and clients move to other nodes. Requests are still answered.
+    /// Drains for this time and hands all leases over to other nodes, before [`Self::stop`]: `/readyz` answers 503 at once,
+    /// and every response closes its connection, so that load balancers and clients move to other nodes. Requests are
+    /// still answered.
     pub async fn drain(&self, duration: Duration) {
         tracing::info!("draining for {} s: /readyz answers 503", duration.as_secs());
         self.draining.begin();
@@ -339,6 +326,11 @@ fn on_one_node<F: Future<Output = ()> + Send>(
 ) -> AbortOnDropHandle<()> {
     let leases = leases.clone();
     AbortOnDropHandle::new(tokio::spawn(async move { leases.work_on(job, work).await }))
+}
+
+/// URL of a listener on this machine.
+pub fn url_of(listener: &TcpListener) -> anyhow::Result<String> {
+    Ok(format!("http://{}", reachable(listener.local_addr()?)))
 }
 
 async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {

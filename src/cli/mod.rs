@@ -137,7 +137,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let done = runtime.block_on(request::answering(source(), async {
         match cli.command {
             #[cfg(feature = "sandbox")]
-            Command::Sandbox(args) => Box::pin(sandbox::run(args, config)).await,
+            Command::Sandbox(args) => Box::pin(sandbox::run(args, config, cli.config)).await,
             Command::Serve(args) => serve::run(args, config).await,
             Command::Check(args) => check::run(args, config).await,
             Command::Deploy(args) => deploy::run(args, config).await,

@@ -1,21 +1,25 @@
-//! The sandbox: the whole service in one process, inside a simulated environment (`payferry_sandbox`).
+//! The sandbox: the whole service inside a simulated environment (`payferry_sandbox`), in one process. With several nodes,
+//! that process is the first one, and starts the others as [members](member).
 //!
 //! All stored data is in one folder. A production build contains none of it.
 
 mod keys;
+pub mod member;
 mod proxy;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use axum::Router;
 use payferry_accounts::documents::DocumentStore;
 use payferry_accounts::tenants::psp_row;
-use payferry_actors::System;
 use payferry_actors::compliance::identity::{SandboxIdentity, VerificationLinks};
 use payferry_actors::system::SignedTerms;
+use payferry_actors::{ChainSetup, System};
 use payferry_domain::payment::Payment;
 use payferry_domain::{Address, Chain, KeyScope, PspId};
 use payferry_entities::{Database, api_keys, chain_cursors, payments, psps};
@@ -23,6 +27,7 @@ use payferry_evm::ChainSpec;
 use payferry_httpkit::{ApiError, HttpState as _, Limits};
 use payferry_journal::psps::PspPolicies;
 use payferry_operator::psps::withdrawal;
+use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use payferry_sandbox::SandboxHost;
 use sea_orm::{EntityTrait, IntoActiveModel};
@@ -30,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
-use crate::app::{App, AppParts, Listeners};
+use crate::app::{self, App, AppParts, Listeners};
 use crate::config::{self, Config, Environment, database_url};
 use crate::http::AppState;
 use crate::http::payments::{authorize, own_row};
@@ -38,8 +43,8 @@ use crate::terms::ConsentTerms;
 
 pub use keys::Keys;
 pub use payferry_sandbox::{
-    Accounts, DEFAULT_FOLDER, Folder, Payer, SandboxEnv, SharedChains, database_file, documents_folder, keys_file,
-    known_spec,
+    Accounts, DEFAULT_FOLDER, Folder, MemberStart, NodeReady, Orders, Payer, SandboxEnv, SharedChains, database_file,
+    documents_folder, keys_file, known_spec,
 };
 
 /// Default block time in milliseconds.
@@ -47,6 +52,8 @@ pub const BLOCK_TIME_MS_DEFAULT: u64 = 500;
 /// Names of the sandbox's PSP and of its API key.
 const PSP_NAME: &str = "Sandbox PSP";
 const KEY_NAME: &str = "sandbox";
+/// Number of times that a member asks for a new block while one is mined.
+const POLLS_PER_BLOCK: u32 = 4;
 
 /// Options of a sandbox.
 #[derive(Debug, Clone)]
@@ -59,12 +66,15 @@ pub struct SandboxOptions {
     pub block_time: Duration,
     /// Number of nodes, which share a PostgreSQL database behind a proxy.
     pub nodes: usize,
+    /// This program and its global options, which start the other nodes.
+    pub program: Vec<OsString>,
 }
 
 impl SandboxOptions {
     /// An ephemeral sandbox with the default block time.
     pub fn ephemeral() -> Self {
-        Self { folder: None, database_url: None, block_time: Duration::from_millis(BLOCK_TIME_MS_DEFAULT), nodes: 1 }
+        let block_time = Duration::from_millis(BLOCK_TIME_MS_DEFAULT);
+        Self { folder: None, database_url: None, block_time, nodes: 1, program: Vec::new() }
     }
 }
 
@@ -85,13 +95,15 @@ pub struct SandboxReady {
     pub rpc: BTreeMap<Chain, String>,
     /// Process id.
     pub pid: u32,
+    /// The nodes, if there are several. The first one is this process.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeReady>,
 }
 
 /// A running sandbox.
 #[derive(Debug)]
 pub struct Sandbox {
-    /// The nodes; one, unless the options name another number.
-    apps: Vec<App>,
+    app: App,
     /// The proxy in front of several nodes.
     _proxy: Option<AbortOnDropHandle<()>>,
     env: Arc<SandboxEnv>,
@@ -114,72 +126,52 @@ impl Sandbox {
         if options.nodes > 1 && url.starts_with("sqlite:") {
             bail!("--nodes: only PostgreSQL can be shared by several nodes; name it with --database-url");
         }
-        let open = async || {
-            let opened =
-                if options.nodes > 1 { Database::open_shared(&[&url]).await } else { Database::open(&url).await };
-            opened.context("the database cannot be opened")
-        };
-        let database = open().await?;
+        let database = open(&url, options.nodes > 1).await?;
         payferry_migration::migrate(&database.long_timeout()).await.context("the database could not be migrated")?;
         if options.folder.is_none() && chain_cursors::Entity::find().one(database.reader()).await?.is_some() {
             bail!("the database belongs to other chains: an ephemeral sandbox needs an empty database");
         }
         seed(&database, &keys, &env).await?;
 
-        let documents = documents(config, folder.path(), keys.sealer())?;
-        let (api_url, operator_url) = (listeners.api_url.clone(), listeners.operator_url.clone());
-        payferry_sandbox::announce(&folder, &api_url)?;
-        let rpc = Chain::ALL.map(|chain| (chain, format!("{api_url}/sandbox/rpc/{chain}"))).into();
+        let (front, listeners) = match options.nodes {
+            1 => (None, listeners),
+            _ => listeners.behind_a_proxy().await.map(|(front, listeners)| (Some(front), listeners))?,
+        };
+        let (public_url, first_url) = (listeners.public_url.clone(), listeners.api_url.clone());
+        payferry_sandbox::announce(&folder, &first_url)?;
+        let shared = Shared { config, folder: folder.path(), keys: &keys, clock: env.clock() };
+        let name = (options.nodes > 1).then(|| member::name(1));
+        let routes = payferry_sandbox::routes::routes(env.clone());
+        let app =
+            App::start(config, listeners, shared.parts(database, name, &public_url, env.setups()?, routes)?).await?;
         let ready = SandboxReady {
-            api_url,
-            operator_url,
+            api_url: front.as_ref().map_or_else(|| Ok(first_url.clone()), app::url_of)?,
+            operator_url: app.ready().operator_url.clone(),
             operator_token: keys.operator_token.clone(),
             psp_id: keys.psp_id,
             api_key: keys.api_key.clone(),
-            rpc,
+            rpc: Chain::ALL.map(|chain| (chain, format!("{first_url}/sandbox/rpc/{chain}"))).into(),
             pid: std::process::id(),
+            nodes: if options.nodes > 1 { vec![member::ready(&app)] } else { Vec::new() },
         };
-        let clock = env.clock().clone();
-        let (listeners, proxy) = if options.nodes > 1 {
-            let (front, each) = listeners.split(options.nodes).await?;
-            let addresses = each.iter().map(Listeners::api_address).collect::<Result<_, _>>()?;
-            (each, Some(proxy::forward(front, addresses)))
-        } else {
-            (vec![listeners], None)
-        };
-        let mut apps = Vec::new();
-        let mut databases = vec![database];
-        for (index, listeners) in listeners.into_iter().enumerate() {
-            let database = match databases.pop() {
-                Some(database) => database,
-                None => open().await?,
+        let proxy = front.map(|front| proxy::forward(front, app.system().node().clone()));
+        let mut sandbox = Self { app, _proxy: proxy, env, ready, folder };
+        for number in 2..=options.nodes {
+            let start = MemberStart {
+                name: member::name(number),
+                public_url: public_url.clone(),
+                first_url: Url::parse(&first_url)?,
+                offset_ms: sandbox.env.clock().offset_ms(),
+                poll_interval: options.block_time / POLLS_PER_BLOCK,
             };
-            let links = VerificationLinks::new(listeners.public_url.clone(), keys.sealer());
-            let parts = AppParts {
-                database,
-                node: (options.nodes > 1).then(|| format!("n{}", index + 1)),
-                config_digest: String::new(),
-                sealer: keys.sealer(),
-                clock: clock.clone(),
-                chains: env.setups()?,
-                screener: Arc::new(env.screener()),
-                identity: Some(Arc::new(SandboxIdentity::new(links, clock.clone()))),
-                environment: Environment::Sandbox,
-                limits: Limits { trusted_proxies: config.server.trusted_proxies(), ..Limits::sandbox() },
-                terms: ConsentTerms::default(),
-                documents: documents.clone(),
-                operator_token: keys.operator_token.clone().into(),
-                unsafe_settings: Vec::new(),
-                routes: payferry_sandbox::routes::routes(env.clone()),
-            };
-            let app = App::start(config, listeners, parts).await?;
-            // So that the first client can pay on any chain. The wait is limited.
-            if let Err(error) = env.until_usable(app.system()).await {
-                tracing::warn!(%error, "payments on a chain are refused until it is read: {error}");
-            }
-            apps.push(app);
+            let command = member::command(&options.program, sandbox.folder.path(), &url)?;
+            sandbox.ready.nodes.push(sandbox.env.add_member(command, start).await?);
         }
-        Ok(Self { apps, _proxy: proxy, env, ready, folder })
+        // So that the first client can pay on any chain. The wait is limited.
+        if let Err(error) = sandbox.env.until_usable(sandbox.system()).await {
+            tracing::warn!(%error, "payments on a chain are refused until it is read: {error}");
+        }
+        Ok(sandbox)
     }
 
     /// Addresses and keys.
@@ -192,14 +184,9 @@ impl Sandbox {
         &self.env
     }
 
-    /// The supervision trees of all nodes.
-    pub fn systems(&self) -> impl Iterator<Item = &System> {
-        self.apps.iter().map(App::system)
-    }
-
-    /// The supervision tree of the first node.
+    /// The supervision tree of this process.
     pub fn system(&self) -> &System {
-        self.apps[0].system()
+        self.app.system()
     }
 
     /// Path of the data folder.
@@ -207,18 +194,64 @@ impl Sandbox {
         self.folder.path()
     }
 
-    /// As [`App::writer_lost`], of any node.
+    /// As [`App::writer_lost`].
     pub async fn writer_lost(&self) -> String {
-        futures::future::select_all(self.apps.iter().map(|app| Box::pin(app.writer_lost()))).await.0
+        self.app.writer_lost().await
     }
 
     /// Stops gracefully: the service first, then the environment. Time-limited.
     pub async fn stop(self) {
-        let Self { apps, env, folder, .. } = self;
-        futures::future::join_all(apps.into_iter().map(App::stop)).await;
+        let Self { app, env, folder, .. } = self;
+        tokio::join!(env.end_members(), app.stop());
         env.close().await;
         drop(folder);
     }
+}
+
+/// Settings that all nodes of a sandbox share.
+struct Shared<'a> {
+    config: &'a Config,
+    folder: &'a Path,
+    keys: &'a Keys,
+    clock: &'a Clock,
+}
+
+impl Shared<'_> {
+    /// Parts of a node. `name` is `None` for one that runs alone.
+    fn parts(
+        &self,
+        database: Database,
+        name: Option<String>,
+        public_url: &Url,
+        chains: Vec<ChainSetup>,
+        routes: Router<AppState>,
+    ) -> anyhow::Result<AppParts> {
+        let Self { config, folder, keys, clock } = *self;
+        let links = VerificationLinks::new(public_url.clone(), keys.sealer());
+        Ok(AppParts {
+            database,
+            node: name,
+            config_digest: String::new(),
+            sealer: keys.sealer(),
+            clock: clock.clone(),
+            chains,
+            screener: Arc::new(Accounts::known().screener(clock.clone())),
+            identity: Some(Arc::new(SandboxIdentity::new(links, clock.clone()))),
+            environment: Environment::Sandbox,
+            limits: Limits { trusted_proxies: config.server.trusted_proxies(), ..Limits::sandbox() },
+            terms: ConsentTerms::default(),
+            documents: documents(config, folder, keys.sealer())?,
+            operator_token: keys.operator_token.clone().into(),
+            unsafe_settings: Vec::new(),
+            routes,
+        })
+    }
+}
+
+/// Opens the database, for one node or for several.
+async fn open(url: &str, is_shared: bool) -> anyhow::Result<Database> {
+    let opened = if is_shared { Database::open_shared(&[url]).await } else { Database::open(url).await };
+    opened.context("the database cannot be opened")
 }
 
 impl SandboxHost for AppState {

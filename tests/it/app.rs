@@ -141,7 +141,7 @@ impl TestApp {
             setup.client = ChainClient::http_all(endpoints.iter().map(Endpoint::url), ENDPOINT_TIMEOUT, true).unwrap();
         }
         let empty = || ListScreener::new("test", "1", [], clock.clone());
-        let screener = env.as_ref().map_or_else(empty, SandboxEnv::screener);
+        let screener = env.as_ref().map_or_else(empty, |env| env.accounts().screener(clock.clone()));
         let TestConfig { vaults_interval, treasury_kept, .. } = config;
         let environment = if config.is_production { Environment::Production } else { Environment::Sandbox };
         let limits = if config.is_production { Limits::production() } else { Limits::sandbox() };

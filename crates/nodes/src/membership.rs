@@ -205,6 +205,13 @@ impl Node {
         self.inner.members.borrow().clone()
     }
 
+    /// URLs of the public listeners of all nodes that are ready.
+    pub fn ready_urls(&self) -> Vec<String> {
+        let members = self.inner.members.borrow();
+        let ready = members.iter().filter(|member| member.state == NodeState::Ready);
+        ready.map(|member| member.api_url.clone()).collect()
+    }
+
     /// Number of nodes that answer requests; at least 1. It changes with them.
     pub fn ready_len(&self) -> Arc<AtomicU32> {
         self.inner.ready_len.clone()

@@ -13,6 +13,7 @@ use alloy::primitives::{Address, B256, Bytes, TxKind, U64, U256, keccak256};
 use alloy::signers::SignerSync as _;
 use alloy::sol_types::SolCall;
 use anyhow::{Context, anyhow, bail, ensure};
+use payferry_actors::compliance::ListScreener;
 use payferry_contracts::{
     CREATE2_DEPLOYER, Grants, MULTICALL3, PAYFERRY_DEPLOY_GAS_MAX, Payferry, TestUSDC, Token as TokenContract,
     create2_deploy_input, multicall3_code, payferry_address, payferry_init_code, test_usdc_init_code,
@@ -22,10 +23,13 @@ use payferry_devchain::{ChainConfig, DevWallet, Devchain, DevchainOpenError, Gen
 use payferry_domain::{Amount, Chain, Hash32, Token};
 use payferry_evm::ChainSpec;
 use payferry_evm::eip3009::{Eip3009Domain, ReceiveWithAuthorization};
-use payferry_evm::wallet::{alloy_address, alloy_hash, domain_address};
+use payferry_evm::wallet::{OperatorSigner, alloy_address, alloy_hash, domain_address};
+use payferry_runtime::clock::Clock;
 use serde_json::json;
 use tokio::sync::Mutex;
 
+/// Name and version of the sandbox's sanctions list in verdicts.
+const SANCTIONS_LIST: (&str, &str) = ("sandbox", "1");
 /// Blocks with the contracts and the payers' funds; reorgs never go below them.
 pub const FOUNDATION_BLOCKS: u64 = 8;
 /// Accounts on each chain for clients that sign transactions themselves.
@@ -112,6 +116,20 @@ impl Accounts {
             review: wallet("review payer"),
             test: (0..TEST_ACCOUNTS).map(|n| wallet(&format!("test account {n}"))).collect(),
         }
+    }
+
+    /// Signers of the settler and the sender.
+    pub(crate) fn operator_signers(&self) -> anyhow::Result<[OperatorSigner; 2]> {
+        let signer = |wallet: &DevWallet| OperatorSigner::from_bytes(&wallet.signer().to_bytes().0);
+        Ok([signer(&self.settler)?, signer(&self.sender)?])
+    }
+
+    /// The sandbox's KYT provider: blocks the sanctioned payer, leaves the one for reviews to the operator, and allows all
+    /// others.
+    pub fn screener(&self, clock: Clock) -> ListScreener {
+        let (name, version) = SANCTIONS_LIST;
+        let [listed, doubtful] = [&self.sanctioned, &self.review].map(|wallet| domain_address(wallet.address()));
+        ListScreener::new(name, version, [listed], clock).with_doubtful([doubtful])
     }
 
     /// Account that receives the fees.

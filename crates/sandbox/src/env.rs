@@ -9,22 +9,20 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use futures::future::{join_all, try_join_all};
 use payferry_actors::chain::{ChainView, NoCheckpoint, wake_on_change};
-use payferry_actors::compliance::ListScreener;
 use payferry_actors::{ChainSetup, System};
-use payferry_devchain::{DevWallet, Faults};
+use payferry_devchain::Faults;
 use payferry_domain::{Chain, Timestamp};
 use payferry_evm::ChainClient;
-use payferry_evm::wallet::{OperatorSigner, domain_address};
 use payferry_runtime::clock::Clock;
 use serde::{Deserialize, Serialize};
+use tokio::process::Command;
 use tokio::sync::Mutex;
 
 use super::chain::{Accounts, SandboxChain};
 use super::folder::{Folder, read_json, write_json};
 use super::inbox::Inboxes;
+use super::member::{MemberStart, Members, NodeReady};
 
-/// Name and version of the sandbox's sanctions list in verdicts.
-const SANCTIONS_LIST: (&str, &str) = ("sandbox", "1");
 /// Maximum distance between the blocks of an advance, so that the chain never counts as down.
 const SPACING_SECS: u64 = 15;
 /// Longest advance in one step.
@@ -45,6 +43,7 @@ pub struct SandboxEnv {
     clock_file: Mutex<PathBuf>,
     inboxes: Inboxes,
     accounts: Arc<Accounts>,
+    members: Members,
 }
 
 impl SandboxEnv {
@@ -66,7 +65,14 @@ impl SandboxEnv {
         let offset_ms = i64::try_from(offset_secs).ok().and_then(|secs| secs.checked_mul(1_000));
         let offset_ms = offset_ms.with_context(|| format!("{} is damaged", file.display()))?;
         let clock = Clock::with_offset_ms(offset_ms);
-        Ok(Self { chains, clock, clock_file: Mutex::new(file), inboxes: Inboxes::default(), accounts })
+        Ok(Self {
+            chains,
+            clock,
+            clock_file: Mutex::new(file),
+            inboxes: Inboxes::default(),
+            accounts,
+            members: Members::default(),
+        })
     }
 
     /// Returns a chain.
@@ -90,6 +96,16 @@ impl SandboxEnv {
         &self.inboxes
     }
 
+    /// Starts a further node with this environment, as a process of its own; returns when it answers requests.
+    pub async fn add_member(&self, command: Command, start: MemberStart) -> anyhow::Result<NodeReady> {
+        self.members.add(command, start).await
+    }
+
+    /// Stops the further nodes.
+    pub async fn end_members(&self) {
+        self.members.end().await;
+    }
+
     /// Advances the service and the chains by `secs`, at most [`ADVANCE_SECS_MAX`]. Returns the new offset in seconds.
     ///
     /// The order is: store the offset, advance the chains, advance the service. The service therefore never sees a
@@ -101,9 +117,13 @@ impl SandboxEnv {
         let offset_secs = before.saturating_add(secs);
         write_json(&file, &Stored { offset_secs })?;
         let _moving = self.clock.begin_move();
-        bring_up_to(offset_secs, self.chains.values()).await?;
-        self.clock.advance_secs(i64::try_from(secs)?);
-        Ok(offset_secs)
+        self.members.begin_move().await;
+        let moved = bring_up_to(offset_secs, self.chains.values()).await;
+        if moved.is_ok() {
+            self.clock.advance_secs(i64::try_from(secs)?);
+        }
+        self.members.end_move(self.clock.offset_ms()).await;
+        moved.map(|()| offset_secs)
     }
 
     /// True if the service has read the chain, except for the newest blocks, and takes payments on it.
@@ -117,46 +137,27 @@ impl SandboxEnv {
     /// left out, because they may never be read. Fails with the names of the others that were not read in time.
     pub async fn until_usable(&self, system: &System) -> anyhow::Result<()> {
         let without_faults = self.chains().filter(|(_, chain)| chain.devchain().faults() == Faults::default());
-        let mut waiting: Vec<_> =
-            without_faults.map(|(name, chain)| (name, chain, chain.devchain().head().number)).collect();
-        let usable = async {
-            loop {
-                waiting.retain(|(_, chain, number)| !is_read(chain, *number, system));
-                if waiting.is_empty() {
-                    return;
-                }
-                tokio::time::sleep(USABLE_POLL).await;
-            }
-        };
-        let is_in_time = tokio::time::timeout(USABLE_PATIENCE, usable).await.is_ok();
-        let names: Vec<_> = waiting.iter().map(|(name, ..)| name.as_str()).collect();
-        ensure!(is_in_time, "the service has not read {} up to the head yet", names.join(" and "));
-        Ok(())
+        let heads: BTreeMap<_, _> =
+            without_faults.map(|(name, chain)| (name, chain.devchain().head().number)).collect();
+        let head = |chain| self.chain(chain).devchain().head().number;
+        until_read(&heads, system, head).await?;
+        self.members.until_read(&heads).await
     }
 
     /// Chain setups for the service, over the chains' JSON-RPC including its injected faults.
     pub fn setups(&self) -> anyhow::Result<Vec<ChainSetup>> {
-        let signer = |wallet: &DevWallet| OperatorSigner::from_bytes(&wallet.signer().to_bytes().0);
         let setup = |chain: &Arc<SandboxChain>| {
+            let [settler, sender] = self.accounts.operator_signers()?;
             Ok(ChainSetup {
                 spec: chain.spec().clone(),
                 client: ChainClient::new(chain.devchain().transport()),
-                settler: signer(&self.accounts.settler)?,
-                sender: signer(&self.accounts.sender)?,
+                settler,
+                sender,
                 checkpoint: Arc::new(NoCheckpoint),
                 wake_ups: Some(wake_on_change(chain.devchain().heads())),
             })
         };
         self.chains.values().map(setup).collect()
-    }
-
-    /// The sandbox's KYT provider: blocks the sanctioned payer, leaves the one for reviews to the operator, and allows all
-    /// others.
-    pub fn screener(&self) -> ListScreener {
-        let (name, version) = SANCTIONS_LIST;
-        let [listed, doubtful] =
-            [&self.accounts.sanctioned, &self.accounts.review].map(|wallet| domain_address(wallet.address()));
-        ListScreener::new(name, version, [listed], self.clock.clone()).with_doubtful([doubtful])
     }
 
     /// The accounts of the chains.
@@ -170,10 +171,28 @@ impl SandboxEnv {
     }
 }
 
-/// True if the service has read the chain up to this block, or up to its head if a reorg or a revert made it shorter.
-fn is_read(chain: &SandboxChain, number: u64, system: &System) -> bool {
-    let number = number.min(chain.devchain().head().number);
-    view(chain.spec().chain, system).is_some_and(|view| view.read_number >= number)
+/// Waits until the service has read each chain up to a block, or up to its head if a reorg or a revert made it shorter.
+pub(crate) async fn until_read(
+    blocks: &BTreeMap<Chain, u64>,
+    system: &System,
+    head: impl Fn(Chain) -> u64,
+) -> anyhow::Result<()> {
+    let mut waiting: Vec<_> = blocks.iter().map(|(chain, number)| (*chain, *number)).collect();
+    let is_read =
+        |chain: Chain, number: u64| view(chain, system).is_some_and(|view| view.read_number >= number.min(head(chain)));
+    let all = async {
+        loop {
+            waiting.retain(|(chain, number)| !is_read(*chain, *number));
+            if waiting.is_empty() {
+                return;
+            }
+            tokio::time::sleep(USABLE_POLL).await;
+        }
+    };
+    let is_in_time = tokio::time::timeout(USABLE_PATIENCE, all).await.is_ok();
+    let names: Vec<_> = waiting.iter().map(|(chain, _)| chain.as_str()).collect();
+    ensure!(is_in_time, "the service has not read {} up to the head yet", names.join(" and "));
+    Ok(())
 }
 
 /// The service's view of a chain on which it takes payments.

@@ -11,6 +11,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::balancer::Balancer;
 use crate::process::{Binary, Folder, Served};
+use crate::{eventually, expect, install_tls};
 
 /// Time without heartbeats after which other nodes take over, as documented.
 const LEASE_TTL: Duration = Duration::from_secs(6);
@@ -74,6 +75,7 @@ impl<'a> Nodes<'a> {
         count: usize,
         first_env: Vec<(&'static str, String)>,
     ) -> Self {
+        install_tls();
         let port = |key: &str| {
             let address = folder.settings["server"][key].as_str().unwrap();
             address.rsplit(':').next().unwrap().parse::<u16>().unwrap()
@@ -112,6 +114,10 @@ impl<'a> Nodes<'a> {
         }
         let starting = self.binary.spawn(self.folder, &env);
         let served = tokio::task::spawn_blocking(|| starting.try_ready()).await.unwrap()?;
+        // As an upgrade does before it restarts the next node.
+        let ready = format!("{}/readyz", served.api_url());
+        let status = async || reqwest::get(&ready).await.map_or(0, |answer| answer.status().as_u16());
+        eventually("the node is ready for payments", async || expect(status().await, |status| *status == 200)).await;
         self.public.add(served.api_url());
         self.operator.add(served.operator_url());
         Ok(served)

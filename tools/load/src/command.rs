@@ -242,7 +242,7 @@ async fn with_own_sandbox(
     let target = Target {
         url: ready.api_url.clone(),
         key: ready.api_key.clone(),
-        own: Some(OwnService { pid: sandbox.pid(), operator_url: ready.operator_url.clone() }),
+        own: Some(OwnService { pids: sandbox.pids(), operator_url: ready.operator_url.clone() }),
         ended: ended.clone(),
     };
     let sandbox = Arc::new(Mutex::new(Some(sandbox)));

@@ -73,13 +73,14 @@ pub struct Target {
 /// A service that was started for a run. Only this run uses it.
 #[derive(Debug, Clone)]
 pub struct OwnService {
-    pub pid: u32,
+    /// Its processes: one per node.
+    pub pids: Vec<u32>,
     pub operator_url: String,
 }
 
 impl Target {
-    fn pid(&self) -> Option<u32> {
-        self.own.as_ref().map(|own| own.pid)
+    fn pids(&self) -> Vec<u32> {
+        self.own.as_ref().map(|own| own.pids.clone()).unwrap_or_default()
     }
 }
 
@@ -149,7 +150,7 @@ impl Run<'_> {
         self.hold().await;
         let held = self.usage();
         let first = Instant::now() + LEAD;
-        let course = course::record(&self.context, first, self.target.pid(), self.bar);
+        let course = course::record(&self.context, first, self.target.pids(), self.bar);
         let arrived = self.arrive(first).await;
         self.bar.say("wait for responses, payments, settlements and webhooks");
         self.settle().await;
@@ -191,7 +192,7 @@ impl Run<'_> {
     }
 
     fn usage(&self) -> Option<Usage> {
-        Usage::of(self.target.pid()?)
+        Usage::of_all(&self.target.pids())
     }
 
     fn watch_blocks(&self) -> Vec<AbortOnDropHandle<()>> {

@@ -47,6 +47,22 @@ pub struct Ready {
     /// The PSP's key, with full scope.
     #[serde(default)]
     pub api_key: String,
+    /// The nodes of a sandbox with several, in the order of their names. The first one is the process itself.
+    #[serde(default)]
+    pub nodes: Vec<ReadyNode>,
+}
+
+/// A node of a sandbox with several.
+#[derive(Debug, Clone, Deserialize)]
+pub struct ReadyNode {
+    /// Name.
+    pub name: String,
+    /// URL of its public listener.
+    pub api_url: String,
+    /// URL of its operator listener.
+    pub operator_url: String,
+    /// Process id.
+    pub pid: u32,
 }
 
 /// Options of a sandbox in a child process.
@@ -163,6 +179,12 @@ impl Service {
         self.child.id()
     }
 
+    /// Returns the ids of the process and of the further nodes of a sandbox.
+    pub fn pids(&self) -> Vec<u32> {
+        let further = self.ready.nodes.iter().skip(1).map(|node| node.pid);
+        std::iter::once(self.pid()).chain(further).collect()
+    }
+
     /// Returns the last lines of the log.
     pub fn log(&self) -> Vec<String> {
         self.log.lock().iter().cloned().collect()
@@ -198,12 +220,12 @@ impl Service {
         metrics::defects(&self.operator()?).await
     }
 
-    /// Reads CPU time and memory of the process.
+    /// Reads CPU time and memory of the process, and of the further nodes of a sandbox.
     pub fn usage(&self) -> anyhow::Result<Usage> {
-        Usage::of(self.pid()).context("the process has no readable entry in /proc")
+        Usage::of_all(&self.pids()).context("the process has no readable entry in /proc")
     }
 
-    /// Returns the CPU time of the process so far, in seconds.
+    /// Returns the CPU time so far, in seconds.
     pub fn cpu_secs(&self) -> anyhow::Result<f64> {
         Ok(self.usage()?.cpu.as_secs_f64())
     }

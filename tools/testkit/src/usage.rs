@@ -31,6 +31,13 @@ impl Usage {
         Some(Self { cpu: Duration::from_millis(ticks * 1_000 / TICKS_PER_SEC), resident_bytes: resident_kib * 1_024 })
     }
 
+    /// Reads the usage of several processes, of which some may have ended. `None` if none is left.
+    pub fn of_all(pids: &[u32]) -> Option<Self> {
+        pids.iter()
+            .filter_map(|pid| Self::of(*pid))
+            .reduce(|sum, one| Self { cpu: sum.cpu + one.cpu, resident_bytes: sum.resident_bytes + one.resident_bytes })
+    }
+
     /// Reads the usage of this process.
     pub fn own() -> Option<Self> {
         Self::of(std::process::id())

@@ -5,6 +5,7 @@
 
 mod chains;
 mod environment;
+mod forward;
 mod identity;
 mod inbox;
 mod payments;
@@ -26,6 +27,7 @@ use payferry_httpkit::{AnyQuery, ApiError, Away, Fields, HttpState};
 use serde_json::{Map, Value, json};
 use url::Url;
 
+pub use self::forward::forwarding;
 use crate::env::SandboxEnv;
 use crate::inbox::BODY_BYTES_MAX;
 

@@ -12,6 +12,7 @@ use payferry_domain::{Address, Amount, Chain, PaymentId, Token, named};
 use payferry_entities::payments as payment_rows;
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::{Answer, ApiError, Caller, Fault, Path, Payments, read};
+use payferry_nodes::LeaseName;
 use payferry_runtime::observe::{ActorKind, LOG_ENTRIES_MAX};
 use serde_json::{Value, json};
 
@@ -127,6 +128,9 @@ pub(super) async fn panic<H: SandboxHost>(
     let due = due(&app.own_payment(caller.psp_id, &id).await?, &id)?;
     let times =
         fields(&body, |fields| Some(fields.optional("times", |value| read::whole(value, 1, PANICS_MAX)).unwrap_or(1)))?;
+    if !app.system().node().leases().holds(LeaseName::Shard(due.id.shard())) {
+        return Err(away("The actor is on another node, and only those of the first one can panic."));
+    }
     let mut panics = 0;
     for _ in 0..times {
         if !panic_once(app.system(), due.id).await {

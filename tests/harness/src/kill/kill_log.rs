@@ -19,7 +19,7 @@ use crate::receiver::{Receiver, ReceiverBehaviour};
 /// Steps of a settlement, by their names in `PAYFERRY_HOLD_AFTER`.
 pub const STEPS: [&str; 7] = ["batched", "signed", "stored", "broadcast", "mined", "recorded", "told"];
 /// Variable with the step after which the service holds.
-const HOLD_AFTER: &str = "PAYFERRY_HOLD_AFTER";
+pub const HOLD_AFTER: &str = "PAYFERRY_HOLD_AFTER";
 /// Maximum time for a settlement to reach a step, and for a start to become ready.
 const PATIENCE: Duration = Duration::from_mins(2);
 const POLL: Duration = Duration::from_millis(10);

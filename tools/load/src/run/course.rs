@@ -25,15 +25,15 @@ pub(super) struct Course {
 }
 
 /// Starts to record the course. Seconds count from `first`.
-pub(super) fn record(context: &Arc<RunContext>, first: Instant, pid: Option<u32>, bar: &Progress) -> Course {
+pub(super) fn record(context: &Arc<RunContext>, first: Instant, pids: Vec<u32>, bar: &Progress) -> Course {
     let over = CancellationToken::new();
     let recorder = Recorder {
         context: Arc::clone(context),
         first,
-        pid,
         counted: context.session.state.tally.counted(),
         errors: context.session.state.tally.error_count(),
-        usage: [pid.and_then(Usage::of), Usage::own()],
+        usage: [Usage::of_all(&pids), Usage::own()],
+        pids,
         at: first,
     };
     let recording = AbortOnDropHandle::new(tokio::spawn(recorder.run(over.clone(), bar.clone())));
@@ -51,7 +51,7 @@ impl Course {
 struct Recorder {
     context: Arc<RunContext>,
     first: Instant,
-    pid: Option<u32>,
+    pids: Vec<u32>,
     counted: Counted,
     errors: u64,
     /// Usage of the service and of the load tester.
@@ -62,7 +62,7 @@ struct Recorder {
 impl Recorder {
     async fn run(mut self, over: CancellationToken, bar: Progress) {
         tokio::time::sleep_until(self.first).await;
-        self.usage = [self.pid.and_then(Usage::of), Usage::own()];
+        self.usage = [Usage::of_all(&self.pids), Usage::own()];
         let mut ticks = tokio::time::interval_at(self.first + SHOWN_EVERY, SHOWN_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
@@ -95,7 +95,7 @@ impl Recorder {
         let period = now - self.at;
         let [accepted, complete] =
             [Stage::Accepted, Stage::Complete].map(|stage| self.context.session.state.stages.take_latest(stage));
-        let usage = [self.pid.and_then(Usage::of), Usage::own()];
+        let usage = [Usage::of_all(&self.pids), Usage::own()];
         let cores = |which: usize| Some(usage[which]?.cores_since(&self.usage[which]?, period));
         let percentile = |latencies: &payferry_testkit::audit::stages::Latencies, percent| {
             if latencies.count() == 0 { 0.0 } else { latencies.percentile_ms(percent) }
