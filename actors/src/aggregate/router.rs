@@ -93,6 +93,11 @@ impl<A: Aggregate> Aggregates<A> {
         self.node.leases().holds(LeaseName::Shard(A::shard(id)))
     }
 
+    /// True if this node runs a logical shard of this supervisor.
+    pub(super) fn holds_any(&self, index: usize) -> bool {
+        self.shards_of(index).any(|shard| self.node.leases().holds(LeaseName::Shard(shard)))
+    }
+
     /// An id in a shard that this node holds, if it holds any.
     pub(crate) fn held_id<I: Copy + Into<A::Id>>(&self, generate: impl Fn() -> I) -> I {
         let mut ids = std::iter::repeat_with(generate).take(HELD_ID_ATTEMPTS_MAX);

@@ -267,6 +267,9 @@ impl<A: Aggregate> Supervisor<A> {
     /// after their creator had given up, or could not be started then.
     async fn sweep(&self, myself: &Mailbox<SupervisorMessage<A>>, after: Option<A::Id>, state: &mut State<A>) {
         let Services { database, registry, clock, .. } = &**self.aggregates;
+        if !self.aggregates.holds_any(self.index) {
+            return;
+        }
         let page = match A::live_ids(database, self.aggregates.shards_of(self.index), after, SWEEP_PAGE).await {
             Ok(page) => page,
             Err(error) => {
