@@ -31,12 +31,40 @@ pub(super) struct Changes {
     /// Number of initiations that are forwarded and get another response.
     pub(super) initiations_denied: usize,
     pub(super) denied_with: Option<(StatusCode, Value)>,
+    /// Number of initiations that are not forwarded and get a response of their own.
+    pub(super) initiations_kept: usize,
+    pub(super) kept_with: Option<KeptWith>,
     /// Number of initiations that are forwarded together, when the last of them has arrived.
     pub(super) gathered: Option<usize>,
     /// Every webhook is delivered twice.
     pub(super) repeats: bool,
     /// Number of the webhook that is also delivered with a wrong signature, before the right one.
     pub(super) forges: Option<usize>,
+}
+
+/// Id of a payment that does not exist.
+const INVENTED: &str = "pay_01J9Z3K4M5N6P7Q8R9S0T1V2W3";
+
+/// Response to an initiation that the service never got.
+#[derive(Clone, Copy)]
+pub(super) enum KeptWith {
+    /// The refusal of a service with too much load.
+    Overloaded,
+    /// An acknowledgement of a payment that does not exist.
+    Invented,
+}
+
+impl KeptWith {
+    fn response(self) -> Response {
+        let (status, body) = match self {
+            Self::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, json!({"code": "overloaded"})),
+            Self::Invented => {
+                let wallet = format!("0x{:040x}", 1);
+                (StatusCode::CREATED, json!({"payment_id": INVENTED, "intermediary_wallet": wallet}))
+            }
+        };
+        (status, body.to_string()).into_response()
+    }
 }
 
 /// Result of a load.
@@ -134,6 +162,11 @@ async fn pass(State(between): State<Arc<Between>>, request: Request) -> Response
     }
     if between.changes.gathered.is_some() && path == "/payments/initiate" {
         between.gathering.wait().await;
+    }
+    if let Some(with) = between.changes.kept_with.filter(|_| path == "/payments/initiate")
+        && between.initiations.fetch_add(1, Ordering::SeqCst) < between.changes.initiations_kept
+    {
+        return with.response();
     }
     let (body, url) = (between.asked(&path, body), format!("{}{path}", between.sandbox_url));
     let (status, answer) = between.send(parts.method, &url, parts.headers, body).await;

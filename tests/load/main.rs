@@ -24,6 +24,7 @@ mod refusals;
 mod shortfall;
 mod signals;
 mod stall;
+mod thresholds;
 mod through_proxy;
 
 use std::process::{Output, Stdio};

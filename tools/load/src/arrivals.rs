@@ -7,13 +7,12 @@
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use crate::schedule::Schedule;
 
 /// Largest number of arrivals per second. Beyond it, a run measures the scheduler of the machine.
 pub const RATE_MAX: f64 = 50_000.0;
@@ -53,45 +52,28 @@ impl FromStr for Rate {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Arrivals {
-    /// Arrivals per second.
-    pub rate: Rate,
+    /// Rates over time.
+    pub schedule: Schedule,
+    /// Largest number of arrivals.
     pub count: u32,
-    /// Seed of independent arrivals, as of many payers: exponential gaps, the same for the same seed. Equal gaps if
-    /// absent.
+    /// Seed of independent arrivals. Equal gaps if absent.
     pub seed: Option<u32>,
 }
 
 impl Arrivals {
-    /// Returns the scheduled starts, as offsets from the first.
-    pub fn schedule(self) -> impl Iterator<Item = Duration> {
-        let gap_secs = 1.0 / self.rate.get();
-        let mut random = self.seed.map(|seed| StdRng::seed_from_u64(seed.into()));
-        let mut at_secs = 0.0;
-        (0..self.count).map(move |number| match &mut random {
-            // Multiplied, not summed, so that no rounding error grows over a long run.
-            None => Duration::from_secs_f64(f64::from(number) * gap_secs),
-            Some(random) => {
-                let at = Duration::from_secs_f64(at_secs);
-                let uniform: f64 = random.random();
-                at_secs -= (1.0 - uniform).ln() * gap_secs;
-                at
-            }
-        })
-    }
-
     /// Calls `begin` with the number and the scheduled start of each arrival, as soon as it is due and `room` returns.
     /// `begin` must not block. A late caller catches up at once: due arrivals start, whatever the state of earlier ones.
     /// Returns the number of arrivals that started; fewer than `count` only after `stop`.
     pub async fn run(
-        self,
+        &self,
         first: Instant,
         stop: &CancellationToken,
         mut room: impl AsyncFnMut(),
         mut begin: impl FnMut(u32, Instant),
     ) -> u32 {
-        for (number, offset) in (0..).zip(self.schedule()) {
+        for (number, offset) in (0..self.count).zip(self.schedule.offsets(self.seed)) {
             let intended = first + offset;
             if intended > Instant::now() {
                 tokio::select! {
@@ -148,10 +130,16 @@ impl InFlight {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
+    fn offsets(rate: f64, count: usize, seed: Option<u32>) -> Vec<Duration> {
+        Schedule::endless(Rate::per_second(rate).unwrap()).offsets(seed).take(count).collect()
+    }
+
     fn arrivals(rate: f64, count: u32, seed: Option<u32>) -> Arrivals {
-        Arrivals { rate: Rate::per_second(rate).unwrap(), count, seed }
+        Arrivals { schedule: Schedule::endless(Rate::per_second(rate).unwrap()), count, seed }
     }
 
     #[test]
@@ -167,22 +155,21 @@ mod tests {
 
     #[test]
     fn constant_arrivals_have_equal_gaps() {
-        let offsets: Vec<_> = arrivals(400.0, 5, None).schedule().collect();
-        assert_eq!(offsets, [0, 2_500, 5_000, 7_500, 10_000].map(Duration::from_micros));
+        assert_eq!(offsets(400.0, 5, None), [0, 2_500, 5_000, 7_500, 10_000].map(Duration::from_micros));
     }
 
     #[test]
     fn poisson_arrivals_have_the_rate_and_exponential_gaps() {
-        let offsets: Vec<f64> = arrivals(100.0, 20_000, Some(7)).schedule().map(|at| at.as_secs_f64()).collect();
-        let gaps: Vec<f64> = offsets.windows(2).map(|two| two[1] - two[0]).collect();
+        let starts: Vec<f64> = offsets(100.0, 20_000, Some(7)).iter().map(Duration::as_secs_f64).collect();
+        let gaps: Vec<f64> = starts.windows(2).map(|two| two[1] - two[0]).collect();
         let count = f64::from(u32::try_from(gaps.len()).unwrap());
         let mean = gaps.iter().sum::<f64>() / count;
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / count;
         assert!((mean * 100.0 - 1.0).abs() < 0.05, "{mean}");
         // The standard deviation of exponential gaps is their mean.
         assert!((variance.sqrt() / mean - 1.0).abs() < 0.05, "{}", variance.sqrt() / mean);
-        let again: Vec<f64> = arrivals(100.0, 20_000, Some(7)).schedule().map(|at| at.as_secs_f64()).collect();
-        assert_eq!(offsets, again);
+        let again: Vec<f64> = offsets(100.0, 20_000, Some(7)).iter().map(Duration::as_secs_f64).collect();
+        assert_eq!(starts, again);
     }
 
     #[tokio::test]

@@ -1,7 +1,12 @@
 //! Load tester: initiates and pays payments at a steady rate and checks the outcome of each.
 
+mod args;
 mod arrivals;
 mod blocks;
 pub mod command;
+mod output;
 mod report;
 mod run;
+mod schedule;
+mod target;
+mod thresholds;

@@ -10,7 +10,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::arrivals::{Arrivals, Rate};
+use super::schedule::Schedule;
+use super::thresholds::{Judged, Threshold};
 use payferry_testkit::audit::Holding;
+use payferry_testkit::audit::answers::AnswerFigures;
 use payferry_testkit::audit::behaviour::{Behaviour, Mix};
 use payferry_testkit::audit::findings::{Finding, FindingKind};
 use payferry_testkit::audit::stages::StageFigures;
@@ -18,8 +21,10 @@ use payferry_testkit::audit::tally::{Counted, Second};
 
 #[derive(Debug, Clone, Serialize)]
 pub struct LoadRequest {
-    /// Payments per second.
+    /// Payments per second; the highest rate of `stages`.
     pub rate: Rate,
+    /// Rates over time; null for one rate and a number of payments.
+    pub stages: Option<Schedule>,
     pub payments: u32,
     /// `constant` or `poisson`.
     pub pacing: &'static str,
@@ -37,6 +42,8 @@ pub struct LoadRequest {
     pub in_flight_max: usize,
     /// Longest wait after the last arrival, in seconds.
     pub settle_timeout_secs: u64,
+    /// Conditions on the figures of the run.
+    pub thresholds: Vec<Threshold>,
     /// The new sandbox, or the URL.
     pub target: String,
 }
@@ -111,6 +118,9 @@ pub struct LoadReport {
     pub payers: Vec<PayerRate>,
     pub counted: Counted,
     pub stages: Vec<StageFigures>,
+    /// Latencies of the initiations by kind of answer.
+    pub answers: Vec<AnswerFigures>,
+    pub thresholds: Vec<Judged>,
     /// Points of the percentile curves: stage, and (percent, milliseconds from the scheduled start).
     pub curves: Vec<(&'static str, Vec<(f64, f64)>)>,
     pub machine: Machine,
@@ -138,8 +148,16 @@ pub struct LoadReport {
 }
 
 impl LoadRequest {
-    pub const fn schedule(&self) -> Arrivals {
-        Arrivals { rate: self.rate, count: self.payments, seed: self.seed }
+    pub fn schedule(&self) -> Arrivals {
+        let schedule = self.stages.clone().unwrap_or_else(|| Schedule::endless(self.rate));
+        Arrivals { schedule, count: self.payments, seed: self.seed }
+    }
+
+    pub fn title(&self) -> String {
+        match &self.stages {
+            Some(stages) => format!("{} payments at {stages} per second", self.payments),
+            None => format!("{} payments at {}/s", self.payments, self.rate.get()),
+        }
     }
 
     pub fn arrivals(&self) -> String {
@@ -150,9 +168,20 @@ impl LoadRequest {
 }
 
 impl LoadReport {
-    /// Returns true if every payment is as expected, and enough payments were made.
+    /// Returns true if every payment is as expected, enough payments were made, and the thresholds are kept.
     pub fn is_ok(&self) -> bool {
         self.audited && !self.interrupted && self.wrong().is_empty()
+    }
+
+    /// Returns the report as JSON.
+    pub fn json(&self) -> serde_json::Result<String> {
+        #[derive(Serialize)]
+        struct Printed<'a> {
+            passed: bool,
+            #[serde(flatten)]
+            report: &'a LoadReport,
+        }
+        serde_json::to_string(&Printed { passed: self.is_ok(), report: self })
     }
 
     pub fn count(&self, kind: FindingKind) -> usize {
@@ -179,7 +208,31 @@ impl LoadReport {
         } else {
             "and on-chain"
         };
-        format!("All {payments} payments are as expected: read back, by webhook, {ledger}.")
+        let not_made = self.not_made();
+        let not_made = if not_made.is_empty() { not_made } else { format!(" Not made: {not_made}.") };
+        format!("All {payments} payments are as expected: read back, by webhook, {ledger}.{not_made}")
+    }
+
+    /// Returns the payments that were due and not made, by reason. Empty if all were made.
+    fn not_made(&self) -> String {
+        let Counted { due, accepted, refused, overloaded, unanswered, turned_away, .. } = self.counted;
+        let reasons = [
+            (overloaded, "overloaded"),
+            (refused.saturating_sub(overloaded), "refused"),
+            (unanswered, "unanswered"),
+            (turned_away, "rejected"),
+        ];
+        let reasons: Vec<String> =
+            reasons.iter().filter(|(count, _)| *count > 0).map(|(count, why)| format!("{count} {why}")).collect();
+        let missing = due.saturating_sub(accepted);
+        if missing == 0 { String::new() } else { format!("{missing} of {due} ({})", reasons.join(", ")) }
+    }
+
+    /// Returns the payments that were due and not made, except those that a threshold judges.
+    fn missing(&self) -> u64 {
+        let Counted { due, accepted, overloaded, .. } = self.counted;
+        let judged = self.request.thresholds.iter().any(Threshold::judges_refusals);
+        due.saturating_sub(accepted).saturating_sub(if judged { overloaded } else { 0 })
     }
 
     /// Returns the faults, counted by kind.
@@ -189,17 +242,30 @@ impl LoadReport {
             .filter(|kind| self.count(*kind) > 0)
             .map(|kind| format!("{} {}", self.count(kind), kind.as_str()))
             .collect();
-        let Counted { due, accepted, held, .. } = self.counted;
-        for (missing, percent, what) in [
-            (due.saturating_sub(accepted), self.not_made_percent, "not made"),
-            (u64::from(self.request.hold).saturating_sub(held), self.not_held_percent, "held payments not made"),
+        let not_held = u64::from(self.request.hold).saturating_sub(self.counted.held);
+        for (missing, whole, what) in [
+            (self.missing(), self.counted.due, "not made"),
+            (not_held, u64::from(self.request.hold), "held payments not made"),
         ] {
+            let percent = percent(missing, whole);
             if percent > self.not_made_percent_max {
                 wrong.push(format!("{missing} {what} ({percent:.2} %)"));
             }
         }
+        let broken = self.thresholds.iter().filter(|judged| !judged.passed);
+        wrong.extend(broken.map(|judged| format!("{} is broken ({})", judged.threshold, judged.figure())));
         wrong
     }
+}
+
+pub fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { ratio(part, whole) * 100.0 }
+}
+
+/// Exact for all counts here.
+#[allow(clippy::cast_precision_loss)]
+pub fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::arrivals::{Arrivals, InFlight};
 use super::blocks;
-use super::report::{Achieved, LoadReport, LoadRequest, Machine};
-use figures::{Holding, achieved, machine, payer_rates, percent};
+use super::report::{Achieved, LoadReport, LoadRequest, Machine, percent};
+use figures::{Holding, achieved, machine, payer_rates};
 use payferry_testkit::audit::behaviour::{Behaviour, EXPIRES_SOON_SECS};
 use payferry_testkit::audit::findings::{Finding, findings, known, unwanted};
 use payferry_testkit::audit::session::{Session, receive};
@@ -382,6 +382,8 @@ impl Run<'_> {
             payers: if plan.request.in_turn { payer_rates(&state.read().records) } else { Vec::new() },
             counted,
             stages: state.stages.figures(),
+            answers: state.answers.figures(),
+            thresholds: plan.request.thresholds.iter().map(|one| one.judge(&state.stages, &counted)).collect(),
             curves: [Stage::Accepted, Stage::Mined, Stage::Confirmed, Stage::Settled, Stage::Complete]
                 .into_iter()
                 .filter_map(curve)

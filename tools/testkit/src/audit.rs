@@ -1,6 +1,7 @@
 //! Audit of a run: reads every payment back and compares it with the transfer or authorization that was sent, the webhooks, the chain
 //! and the service's ledger. A difference becomes a fault of the payment.
 
+pub mod answers;
 pub mod behaviour;
 pub mod clock;
 pub mod expect;

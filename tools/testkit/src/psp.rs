@@ -110,7 +110,20 @@ pub enum InitiateFailed {
     Unreadable,
 }
 
+/// Problem code of a refusal because of too much load.
+const OVERLOADED: &str = "overloaded";
+
 impl InitiateFailed {
+    /// Returns true if the service refused it because of too much load.
+    pub fn is_overloaded(&self) -> bool {
+        matches!(self, Self::Refused(_, code) if code == OVERLOADED)
+    }
+
+    /// Returns true if it waited for as long as a request may.
+    pub const fn is_timeout(&self) -> bool {
+        matches!(self, Self::Unanswered(CallError::TimedOut | CallError::NotSent))
+    }
+
     /// Returns true if the service may have made the payment.
     pub const fn may_be_made(&self) -> bool {
         match self {
@@ -262,7 +275,7 @@ impl Psp {
                 break;
             }
             let code = problem(&response).code;
-            if code != "overloaded" || tries == AUTHORIZATION_TRIES_MAX {
+            if code != OVERLOADED || tries == AUTHORIZATION_TRIES_MAX {
                 return Err(format!("{} {code}", response.status.as_u16()));
             }
             tokio::time::sleep(OVERLOAD_PAUSE).await;

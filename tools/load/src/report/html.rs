@@ -4,6 +4,8 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::plot::{Line, Plot, Scale};
 use super::{LoadReport, PayerRate, TIMED_OUT_NOTE};
+use crate::thresholds::Judged;
+use payferry_testkit::audit::answers::AnswerFigures;
 use payferry_testkit::audit::stages::StageFigures;
 use payferry_testkit::audit::tally::Second;
 
@@ -17,7 +19,7 @@ const MEBIBYTE: f64 = 1_024.0 * 1_024.0;
 /// Returns the content of the file.
 pub fn page(report: &LoadReport) -> String {
     let request = &report.request;
-    let title = format!("{} payments at {}/s", request.payments, request.rate.get());
+    let title = request.title();
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -40,7 +42,8 @@ pub fn page(report: &LoadReport) -> String {
                         p class=(if report.is_ok() { "verdict well" } else { "verdict ill" }) { (report.verdict()) }
                     }
                     (cards(report))
-                    section { h2 { "Latency" } (latency(report)) (stages(&report.stages)) }
+                    @if !report.thresholds.is_empty() { section { h2 { "Thresholds" } (thresholds(&report.thresholds)) } }
+                    section { h2 { "Latency" } (latency(report)) (stages(&report.stages)) @if !report.answers.is_empty() { (answers(&report.answers)) } }
                     section { h2 { "Course" } (course(&report.course)) }
                     section { h2 { "Counts" } (counts(report)) }
                     @if !report.errors.is_empty() { section { h2 { "Errors by kind" } (errors(report)) } }
@@ -126,6 +129,35 @@ fn stages(stages: &[StageFigures]) -> Markup {
             }
         } }
         @if stages.iter().any(|stage| stage.timed_out > 0) { p { "Timed out: " (TIMED_OUT_NOTE) "." } }
+    }
+}
+
+fn answers(answers: &[AnswerFigures]) -> Markup {
+    html! {
+        div.wide { table {
+            thead { tr {
+                th { "answer" }
+                @for head in ["count", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms"] { th.number { (head) } }
+            } }
+            tbody { @for AnswerFigures { answer, from_intended: figures } in answers { tr {
+                td { (answer.as_str().replace('_', " ")) } td.number { (figures.count) }
+                @for figure in [figures.p50_ms, figures.p90_ms, figures.p99_ms, figures.p99_9_ms, figures.max_ms] {
+                    td.number { (format!("{figure:.1}")) }
+                }
+            } } }
+        } }
+    }
+}
+
+fn thresholds(thresholds: &[Judged]) -> Markup {
+    html! {
+        div.wide { table {
+            thead { tr { th { "threshold" } th.number { "measured" } th {} } }
+            tbody { @for judged in thresholds { tr {
+                td { code { (judged.threshold) } } td.number { (judged.figure()) }
+                td { @if judged.passed { "kept" } @else { strong { "broken" } } }
+            } } }
+        } }
     }
 }
 

@@ -3,7 +3,9 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::{Achieved, LoadReport, LoadRequest, PayerRate, TIMED_OUT_NOTE};
+use crate::thresholds::Judged;
 use payferry_testkit::audit::Holding;
+use payferry_testkit::audit::answers::AnswerFigures;
 use payferry_testkit::audit::findings::Finding;
 use payferry_testkit::audit::stages::{LatencyFigures, StageFigures};
 use payferry_testkit::audit::tally::Counted;
@@ -18,11 +20,13 @@ pub struct Terminal<'a>(pub &'a LoadReport);
 impl Display for Terminal<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let report = self.0;
-        let LoadRequest { payments, mix, target, .. } = &report.request;
-        let (rate, arrivals) = (report.request.rate.get(), report.request.arrivals());
-        writeln!(f, "{payments} payments at {rate}/s ({arrivals}), {mix}, against {target}\n")?;
+        let LoadRequest { mix, target, .. } = &report.request;
+        let (title, arrivals) = (report.request.title(), report.request.arrivals());
+        writeln!(f, "{title} ({arrivals}), {mix}, against {target}\n")?;
         counts(f, report)?;
         stages(f, &report.stages)?;
+        answers(f, &report.answers)?;
+        thresholds(f, &report.thresholds)?;
         machine(f, report)?;
         holdings(f, report)?;
         errors(f, report)?;
@@ -35,8 +39,9 @@ impl Display for Terminal<'_> {
 }
 
 fn counts(f: &mut Formatter<'_>, report: &LoadReport) -> fmt::Result {
-    let Counted { held, due, turned_away, accepted, refused, unanswered, .. } = report.counted;
-    let not_made = format!("{refused} refused, {unanswered} unanswered, {turned_away} rejected");
+    let Counted { held, due, turned_away, accepted, refused, overloaded, unanswered, .. } = report.counted;
+    let not_made =
+        format!("{refused} refused, {overloaded} of them overloaded, {unanswered} unanswered, {turned_away} rejected");
     writeln!(f, "made      {accepted} of {due} due ({not_made}), {held} of {} held", report.request.hold)?;
     let Counted { sent, unsent, mined, confirmed, settled, complete, .. } = report.counted;
     writeln!(f, "paid      {sent} transfers and authorizations accepted ({unsent} not), {mined} seen in blocks")?;
@@ -80,6 +85,28 @@ fn stages(f: &mut Formatter<'_>, stages: &[StageFigures]) -> fmt::Result {
         writeln!(f, "timed out: {TIMED_OUT_NOTE}")?;
     }
     writeln!(f)
+}
+
+fn answers(f: &mut Formatter<'_>, answers: &[AnswerFigures]) -> fmt::Result {
+    if answers.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "{:<10}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}", "answer", "p50", "p90", "p99", "p99.9", "max", "count")?;
+    writeln!(f, "{}", "-".repeat(64))?;
+    for AnswerFigures { answer, from_intended } in answers {
+        let LatencyFigures { count, p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms, .. } = from_intended;
+        let answer = answer.as_str().replace('_', " ");
+        writeln!(f, "{answer:<10}{p50_ms:>9.1}{p90_ms:>9.1}{p99_ms:>9.1}{p99_9_ms:>9.1}{max_ms:>9.1}{count:>9}")?;
+    }
+    writeln!(f)
+}
+
+fn thresholds(f: &mut Formatter<'_>, thresholds: &[Judged]) -> fmt::Result {
+    for judged in thresholds {
+        let kept = if judged.passed { "kept" } else { "broken" };
+        writeln!(f, "threshold {} is {kept}: {}", judged.threshold, judged.figure())?;
+    }
+    if thresholds.is_empty() { Ok(()) } else { writeln!(f) }
 }
 
 fn machine(f: &mut Formatter<'_>, report: &LoadReport) -> fmt::Result {

@@ -65,6 +65,8 @@ fn report() -> LoadReport {
         request: LoadRequest {
             rate: Rate::per_second(40.0).expect("a rate"),
             payments: 160,
+            stages: None,
+            thresholds: Vec::new(),
             pacing: "constant",
             seed: None,
             mix: "exact=100".parse().expect("a mixture"),
@@ -88,6 +90,8 @@ fn report() -> LoadReport {
         payers: Vec::new(),
         counted: Counted { held: 20, due: 160, accepted: 160, ..Counted::default() },
         stages: Vec::new(),
+        answers: Vec::new(),
+        thresholds: Vec::new(),
         curves: vec![("accepted", vec![(0.0, 1.0), (50.0, 3.0), (99.0, 30.0), (100.0, 300.0)])],
         machine: Machine::default(),
         errors: BTreeMap::new(),
@@ -245,6 +249,47 @@ fn fails_if_too_many_payments_were_not_made() {
         assert_eq!(report.verdict(), says);
         assert!(missing(accepted, held, 50.0).is_ok());
     }
+}
+
+#[test]
+fn the_verdict_has_payments_that_were_not_made_and_broken_thresholds() {
+    let counted = Counted {
+        due: 160,
+        accepted: 60,
+        complete: 60,
+        refused: 92,
+        overloaded: 90,
+        unanswered: 5,
+        turned_away: 3,
+        held: 20,
+        ..Counted::default()
+    };
+    let of = |thresholds: &[&str], not_made_percent_max| {
+        let thresholds: Vec<Threshold> = thresholds.iter().map(|text| text.parse().expect("a threshold")).collect();
+        let judged = thresholds.iter().map(|one| one.judge(&Stages::default(), &counted)).collect();
+        let request = LoadRequest { thresholds, ..report().request };
+        LoadReport { request, thresholds: judged, counted, not_made_percent_max, ..report() }
+    };
+    let not_made = "Not made: 100 of 160 (90 overloaded, 2 refused, 5 unanswered, 3 rejected).";
+    for (thresholds, max, says) in [
+        (&[][..], 50.0, "Failed: 100 not made (62.50 %)."),
+        // The refusals have a threshold of their own.
+        (&["refused<60%"], 5.0, "Failed: 10 not made (6.25 %)."),
+        (
+            &["refused<50%", "goodput>0.9"],
+            7.0,
+            "Failed: refused<50% is broken (56.25 %), goodput>0.9 is broken (37.50 %).",
+        ),
+        (&["accepted:p99<1s"], 100.0, "Failed: accepted:p99<1s is broken (nothing measured)."),
+        (&["refused<60%"], 7.0, not_made),
+    ] {
+        let report = of(thresholds, max);
+        assert!(report.verdict().ends_with(says), "{}", report.verdict());
+        assert_eq!(report.is_ok(), says == not_made);
+        let json: serde_json::Value = serde_json::from_str(&report.json().expect("JSON")).expect("an object");
+        assert_eq!((&json["passed"], &json["counted"]["overloaded"]), (&(says == not_made).into(), &90.into()));
+    }
+    assert_shown("thresholds", &of(&["refused<60%", "goodput>0.9"], 7.0));
 }
 
 #[test]

@@ -4,21 +4,11 @@
 
 use std::time::Duration;
 
-use crate::report::{Achieved, Machine, PayerRate, WARM_UP_SECS};
+use crate::report::{Achieved, Machine, PayerRate, WARM_UP_SECS, ratio};
 use payferry_testkit::audit::behaviour::Behaviour;
 use payferry_testkit::audit::record::Record;
 use payferry_testkit::audit::tally::{Counted, Second};
 use payferry_testkit::usage::Usage;
-
-pub(super) fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { ratio(part, whole) * 100.0 }
-}
-
-/// Exact for all counts here.
-#[allow(clippy::cast_precision_loss)]
-fn ratio(part: u64, whole: u64) -> f64 {
-    part as f64 / whole as f64
-}
 
 /// The seconds in which payments started, without the first ones. Rates and means are computed from these.
 struct Steady<'a>(Vec<&'a Second>);

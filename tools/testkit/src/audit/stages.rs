@@ -52,6 +52,11 @@ impl Latencies {
         millis(self.histogram.value_at_percentile(percent))
     }
 
+    /// Returns the largest latency; zero if there is none.
+    fn longest(&self) -> Duration {
+        Duration::from_micros(self.histogram.max())
+    }
+
     /// Returns the figures for the report.
     pub fn figures(&self) -> LatencyFigures {
         if self.histogram.is_empty() {
@@ -181,9 +186,13 @@ impl Stages {
     }
 
     /// Records that a payment waited this long for a stage and timed out. The wait is a lower bound. Without it, the
-    /// figures would be best when most payments time out. `step` is `None` if the beginning of the step is unknown.
+    /// figures would be best when most payments time out. It counts as at least the longest latency of the stage, so
+    /// that the wait of a run that ends early improves no percentile. `step` is `None` if the beginning of the step is
+    /// unknown.
     pub fn record_timed_out(&self, stage: Stage, from_intended: Duration, step: Option<Duration>) {
         let mut pair = self.counted[stage as usize].lock();
+        let from_intended = from_intended.max(pair.total.longest());
+        let step = step.map(|step| step.max(pair.step.longest()));
         pair.total.record(from_intended);
         pair.latest.record(from_intended);
         if let Some(step) = step {
@@ -277,6 +286,15 @@ mod tests {
         assert!(accepted.from_intended.max_ms >= 11_000.0 && accepted.step.max_ms >= 10_000.0, "{accepted:?}");
         assert_eq!((confirmed.from_intended.count, confirmed.step.count, confirmed.timed_out), (1, 0, 0));
         assert_eq!((webhook.from_intended.count, webhook.step.count, webhook.timed_out), (1, 0, 1));
+    }
+
+    #[test]
+    fn a_short_wait_improves_no_percentile() {
+        let stages = Stages::default();
+        stages.record(Stage::Complete, Duration::from_secs(3), Duration::from_secs(2));
+        stages.record_timed_out(Stage::Complete, Duration::from_millis(1), Some(Duration::from_millis(1)));
+        let figures = stages.figures()[0];
+        assert!(figures.from_intended.min_ms >= 2_990.0 && figures.step.min_ms >= 1_990.0, "{figures:?}");
     }
 
     #[test]

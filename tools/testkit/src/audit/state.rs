@@ -14,6 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::answers::{AnswerKind, Answers};
 use super::behaviour::{Behaviour, Intent};
 use super::clock::ServiceClock;
 use super::record::{InitiatedAt, InitiationFailure, Record};
@@ -37,6 +38,8 @@ pub struct RunState {
     fee_bps: u16,
     /// Latencies of the stages.
     pub stages: Stages,
+    /// Latencies of the initiations, by kind of answer.
+    pub answers: Answers,
     /// Counts.
     pub tally: Tally,
     inner: Mutex<Inner>,
@@ -71,6 +74,7 @@ impl RunState {
             run: run.to_owned(),
             fee_bps,
             stages: Stages::default(),
+            answers: Answers::default(),
             tally: Tally::default(),
             inner: Mutex::new(inner),
             expired,
@@ -166,16 +170,20 @@ impl RunState {
             Some(begun) => stages.record(Stage::Begun, begun - intended, begun - intended),
             None => stages.record_timed_out(Stage::Begun, whole, Some(whole)),
         }
-        match answer {
-            Ok(_) => {
-                self.tally.count(|counted| &mut counted.accepted);
-                stages.record(Stage::Accepted, whole, begun.map_or(whole, |begun| at - begun));
-            }
-            Err(InitiateFailed::Refused(..)) => self.tally.count(|counted| &mut counted.refused),
-            Err(InitiateFailed::Unanswered(_) | InitiateFailed::Unreadable) => {
-                self.tally.count(|counted| &mut counted.unanswered);
-                stages.record_timed_out(Stage::Accepted, whole, begun.map(|begun| at - begun));
-            }
+        let kind = AnswerKind::of(answer);
+        self.answers.record(kind, whole);
+        self.tally.count(|counted| match kind {
+            AnswerKind::Accepted => &mut counted.accepted,
+            AnswerKind::Overloaded | AnswerKind::Refused => &mut counted.refused,
+            AnswerKind::TimedOut | AnswerKind::Failed => &mut counted.unanswered,
+        });
+        let step = begun.map(|begun| at - begun);
+        match kind {
+            AnswerKind::Accepted => stages.record(Stage::Accepted, whole, step.unwrap_or(whole)),
+            AnswerKind::TimedOut => stages.record_timed_out(Stage::Accepted, whole, step),
+            AnswerKind::Overloaded => self.tally.count(|counted| &mut counted.overloaded),
+            // A failure is often faster than an answer, so its time is no lower bound.
+            AnswerKind::Refused | AnswerKind::Failed => {}
         }
     }
 

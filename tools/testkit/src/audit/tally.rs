@@ -44,6 +44,8 @@ counts! {
     accepted,
     /// Payments that the service refused.
     refused,
+    /// Those of them that it refused with the code `overloaded`.
+    overloaded,
     /// Payments without a response, or whose request could not be sent.
     unanswered,
     /// Transfers that a node accepted, and authorizations that the service accepted.

@@ -58,13 +58,13 @@ fn an_unanswered_initiation_counts_with_its_wait() {
     state.answered(2, begun, Err(InitiateFailed::Unreadable));
     state.answered(3, begun, Err(InitiateFailed::Refused(503, "overloaded".to_owned())));
     let accepted = stage(&state, Stage::Accepted).unwrap();
-    // A refused payment did not wait for long, and counts by its kind.
-    assert_eq!((accepted.from_intended.count, accepted.step.count, accepted.timed_out), (3, 3, 2), "{accepted:?}");
+    // Refusals and failures may be fast, and count by their kind.
+    assert_eq!((accepted.from_intended.count, accepted.step.count, accepted.timed_out), (2, 2, 1), "{accepted:?}");
     assert!(accepted.from_intended.p90_ms >= 30.0 && accepted.step.p90_ms >= 30.0, "{accepted:?}");
     assert_eq!(stage(&state, Stage::Begun).unwrap().step.count, 4, "all requests left");
-    assert_eq!(state.stages.take_latest(Stage::Accepted).count(), 3);
+    assert_eq!(state.stages.take_latest(Stage::Accepted).count(), 2);
     let counted = state.tally.counted();
-    assert_eq!((counted.accepted, counted.unanswered, counted.refused), (1, 2, 1));
+    assert_eq!((counted.accepted, counted.unanswered, counted.refused, counted.overloaded), (1, 2, 1, 1));
 }
 
 #[test]

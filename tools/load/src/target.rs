@@ -1,0 +1,95 @@
+//! The service that gets the load: a running sandbox, or a new one in a child process.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use url::{Host, Url};
+
+use crate::args::Args;
+use crate::report::LoadReport;
+use crate::run::{OwnService, Plan, Target, run as carry_out};
+use payferry_testkit::audit::findings::Finding;
+use payferry_testkit::progress::Progress;
+use payferry_testkit::service::{ChildSandboxOptions, Service};
+
+/// Interval of the checks whether the child process is alive.
+const ALIVE_POLL: Duration = Duration::from_millis(200);
+
+/// Target of a sandbox that already runs.
+pub(crate) fn foreign(url: &Url, key: &str, allow_remote: bool) -> anyhow::Result<Target> {
+    ensure!(url.scheme() == "http", "--url: only the scheme http is supported, as in http://127.0.0.1:8080");
+    // Checked before the URL is printed anywhere.
+    let names_someone = !url.username().is_empty() || url.password().is_some();
+    ensure!(!names_someone, "--url: a user and a password are not supported; give the API key with --key");
+    let is_bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
+    ensure!(is_bare, "--url: only a host and a port are supported, as in http://127.0.0.1:8080, not {url}");
+    let is_local = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => IpAddr::from(address).is_loopback(),
+        Some(Host::Ipv6(address)) => IpAddr::from(address).is_loopback(),
+        None => false,
+    };
+    if !is_local && !allow_remote {
+        bail!("--url: {url} is not on this machine; add --allow-remote if it is yours");
+    }
+    let (url, key) = (url.as_str().trim_end_matches('/').to_owned(), key.to_owned());
+    Ok(Target { url, key, own: None, ended: CancellationToken::new() })
+}
+
+/// Starts a sandbox, puts the load on it and always stops it.
+pub(crate) async fn with_own_sandbox(
+    mut plan: Plan,
+    args: &Args,
+    config_file: Option<PathBuf>,
+    stop: &CancellationToken,
+    bar: &Progress,
+) -> anyhow::Result<LoadReport> {
+    bar.say("start the sandbox");
+    let options = ChildSandboxOptions {
+        database_url: args.database_url.clone(),
+        block_time: args.block_time_ms.map(Duration::from_millis),
+        nodes: args.nodes,
+        config: config_file,
+        ..ChildSandboxOptions::default()
+    };
+    let sandbox = Service::sandbox(&options).await?;
+    let ready = sandbox.ready();
+    let place = if args.database_url.is_some() { "a new sandbox with the given database" } else { "a new sandbox" };
+    place.clone_into(&mut plan.request.target);
+    let ended = CancellationToken::new();
+    let target = Target {
+        url: ready.api_url.clone(),
+        key: ready.api_key.clone(),
+        own: Some(OwnService { pids: sandbox.pids(), operator_url: ready.operator_url.clone() }),
+        ended: ended.clone(),
+    };
+    let sandbox = Arc::new(Mutex::new(Some(sandbox)));
+    let watched = Arc::clone(&sandbox);
+    let watching = AbortOnDropHandle::new(tokio::spawn(async move {
+        while watched.lock().as_mut().is_some_and(|sandbox| sandbox.ended().is_none()) {
+            tokio::time::sleep(ALIVE_POLL).await;
+        }
+        ended.cancel();
+    }));
+    let report = carry_out(&plan, &target, stop, bar).await;
+    drop(watching);
+    let sandbox = sandbox.lock().take();
+    let Some(sandbox) = sandbox else { return report };
+    let log = sandbox.log();
+    bar.say("stop the sandbox");
+    let stopped = sandbox.stop().await;
+    let mut report = report.with_context(|| {
+        format!("the last line of the sandbox's log: {}", log.last().map_or("none", String::as_str))
+    })?;
+    report.service_log = log;
+    if let Err(error) = stopped {
+        report.findings.push(Finding::of_none("the service stops in order", format!("{error:#}")));
+    }
+    Ok(report)
+}
