@@ -118,6 +118,9 @@ async fn loads_a_new_sandbox_and_reports() {
     assert_has(&report, json!({ "asked/hold": 20, "not_held_percent": 0.0 }));
     assert!(report["machine"]["service_cores"].as_f64().unwrap() > 0.0, "{:#}", report["machine"]);
     assert!(report["machine"]["service_bytes_most"].as_u64().unwrap() > 10_000_000);
+    let (version, machine) = (env!("CARGO_PKG_VERSION"), &report["machine"]);
+    assert_has(&report, json!({ "version": version, "service_version": version }));
+    assert!(machine["memory_bytes"].as_u64().unwrap() > 1 << 28 && machine["os"].is_string(), "{machine:#}");
     assert!(complaint(&output).contains("start payments"), "lines without a terminal: {}", complaint(&output));
 
     let page = std::fs::read_to_string(&file).unwrap();

@@ -54,23 +54,41 @@ async fn an_acknowledged_refusal_is_a_lost_payment(sandbox: &Running) {
 }
 
 #[tokio::test]
-async fn rates_change_over_time() {
-    let args = "--stages 0-60/2s,20/1s,120/500ms --mix exact=100 --block-time-ms 100 --json";
-    let report = report(&run(args).await, 0);
-    assert_has(&report["asked"], json!({ "payments": 140, "rate": 120.0, "stages": "0-60/2s,20/1s,120/500ms" }));
-    assert_has(&report, json!({ "passed": true, "counted/complete": 140, "findings": [] }));
+async fn rates_change_over_time_and_runs_are_compared() {
+    let stages = run("--stages 0-60/2s,20/1s,120/500ms --mix exact=100 --block-time-ms 100 --json").await;
+    let before = report(&stages, 0);
+    assert_has(&before["asked"], json!({ "payments": 140, "rate": 120.0, "stages": "0-60/2s,20/1s,120/500ms" }));
+    assert_has(&before, json!({ "passed": true, "counted/complete": 140, "findings": [], "comparison": null }));
     let due_until = |secs: f64| -> u64 {
-        let course = report["course"].as_array().unwrap().iter();
+        let course = before["course"].as_array().unwrap().iter();
         let until = course.filter(|second| second["at_secs"].as_f64().unwrap() < secs + 0.5);
         until.map(|second| second["counted"]["due"].as_u64().unwrap()).sum()
     };
     // Ends of seconds are up to half a second late.
     let (ramp, soak) = (due_until(2.0), due_until(3.0));
     assert!((34..=75).contains(&ramp) && (60..=120).contains(&soak), "{ramp} {soak}");
-}
 
-#[tokio::test]
-async fn a_duration_sets_the_length() {
-    let report = report(&run("--rate 40/s --duration 1s --mix exact=100 --block-time-ms 100 --json").await, 0);
+    let temp = tempfile::tempdir().unwrap();
+    let (old, page) = (temp.path().join("old.json"), temp.path().join("report.html"));
+    std::fs::write(&old, &stages.stdout).unwrap();
+    let args = "--rate 40/s --duration 1s --mix exact=100 --block-time-ms 100 --json";
+    let files = format!("--compare {} --report {}", old.display(), page.display());
+    let report = report(&run(&format!("{args} {files}")).await, 0);
     assert_has(&report["asked"], json!({ "payments": 40, "rate": 40.0, "stages": "40/1s" }));
+    let comparison = &report["comparison"];
+    assert_eq!(comparison["with"], before["run"]);
+    let differs = json!([
+        "rate: 120.0 before, 40.0 now",
+        "payments: 140 before, 40 now",
+        "stages: \"0-60/2s,20/1s,120/500ms\" before, \"40/1s\" now"
+    ]);
+    assert_eq!(comparison["differs"], differs, "same machine and version: {comparison:#}");
+    let figures = comparison["figures"].as_array().unwrap();
+    assert_eq!(figures.len(), 9, "{figures:#?}");
+    // One second is too short for a noise.
+    assert!(
+        figures.iter().all(|one| one["change"] == "unknown" && one["ratio"].as_f64().unwrap() > 0.0),
+        "{figures:#?}"
+    );
+    assert!(std::fs::read_to_string(&page).unwrap().contains("compared with run"));
 }

@@ -31,6 +31,7 @@ const SERVICE_CONNECTIONS_MAX: usize = 16_384;
   payferry load --rate 300/s --payments 18000 --report report.html
   payferry load --rate 200/s --payments 12000 --mix exact=100 --hold 100000 --json
   payferry load --stages 0-300/2m,300/10m,600/1m --threshold 'accepted:p99<100ms' --threshold 'refused<60%'
+  payferry load --rate 200/s --duration 2m --compare old.json
   payferry load --url http://127.0.0.1:8080 --key sk_test_... --rate 50/s --payments 1000 --poisson
 
 Behaviours of the mixture: exact pays the amount due, under and over one token less and more, late after the payment has
@@ -92,6 +93,9 @@ pub struct Args {
     /// (refused<60%), which then does not count for --not-made-max.
     #[arg(long = "threshold", value_name = "CONDITION")]
     pub(crate) thresholds: Vec<Threshold>,
+    /// Compare with an older report, the output of --json in a file: the ratios of the figures, and their noise.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) compare: Option<PathBuf>,
     /// Move the clock of the given sandbox forward at the end, instead of waiting for the last payments to expire: one
     /// minute, for all of its payments.
     #[arg(long, requires = "url")]

@@ -24,12 +24,12 @@ pub fn run(
 }
 
 async fn put_load(args: Args, config_file: Option<PathBuf>, stop: &CancellationToken) -> anyhow::Result<ExitCode> {
-    output::check(&args)?;
+    let older = output::check(&args)?;
     let request = args.request()?;
     let bar = Progress::shown();
     let report = run_once(request, &args, config_file, stop, &bar).await;
     bar.done();
-    output::notify(&report?, &args)
+    output::notify(report?, older.as_ref(), &args)
 }
 
 /// Puts one load on the service.

@@ -4,6 +4,7 @@ mod args;
 mod arrivals;
 mod blocks;
 pub mod command;
+mod compare;
 mod output;
 mod report;
 mod run;

@@ -5,19 +5,30 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use serde_json::Value;
 
 use crate::args::Args;
+use crate::compare::{compare, is_report};
 use crate::report::{LoadReport, html, terminal::Terminal};
 
 /// Exit code after an interruption, as a shell uses it for SIGINT.
 const INTERRUPTED: u8 = 130;
 
-/// Checks that the files can be written. Called before the load, and not after minutes of it.
-pub(crate) fn check(args: &Args) -> anyhow::Result<()> {
+/// Checks that the files can be written, and returns the older report of `--compare`. Called before the load, and not
+/// after minutes of it.
+pub(crate) fn check(args: &Args) -> anyhow::Result<Option<Value>> {
     for file in files(args) {
         probe(file).with_context(|| format!("the report {} cannot be written", file.display()))?;
     }
-    Ok(())
+    args.compare.as_deref().map(older).transpose()
+}
+
+/// Reads an older report.
+fn older(file: &Path) -> anyhow::Result<Value> {
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("--compare: {} cannot be read", file.display()))?;
+    let report = serde_json::from_str(&text).ok().filter(is_report);
+    report.with_context(|| format!("--compare: {} is no report of `payferry load --json`", file.display()))
 }
 
 fn files(args: &Args) -> impl Iterator<Item = &PathBuf> {
@@ -31,8 +42,12 @@ fn probe(file: &Path) -> std::io::Result<()> {
     if is_new { std::fs::remove_file(file) } else { Ok(()) }
 }
 
-/// Writes the files, prints the report, and returns the exit code.
-pub(crate) fn notify(report: &LoadReport, args: &Args) -> anyhow::Result<ExitCode> {
+/// Compares the report with the older one, writes the files, prints the report, and returns the exit code.
+pub(crate) fn notify(mut report: LoadReport, older: Option<&Value>, args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(older) = older {
+        report.comparison = Some(compare(older, &serde_json::to_value(&report)?));
+    }
+    let report = &report;
     let write = |file: &Option<PathBuf>, content: &dyn Fn() -> anyhow::Result<String>| match file {
         Some(file) => {
             let written = content().and_then(|content| Ok(std::fs::write(file, content)?));

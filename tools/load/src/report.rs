@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::arrivals::{Arrivals, Rate};
+use super::compare::Comparison;
 use super::schedule::Schedule;
 use super::thresholds::{Judged, Threshold};
 use payferry_testkit::audit::Holding;
@@ -83,10 +84,23 @@ pub const WARM_UP_SECS: f64 = 5.0;
 /// Explanation of timeouts below the stages.
 const TIMED_OUT_NOTE: &str = "the expected response, block or webhook did not arrive; the wait counts as a lower bound";
 
-#[derive(Debug, Clone, Copy, Default, Serialize)]
+/// The computer of the load tester.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Host {
+    /// Model of the CPU; null on systems that do not say.
+    pub cpu_model: Option<String>,
+    /// Memory in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Operating system, kernel and architecture.
+    pub os: String,
+}
+
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Machine {
     /// Cores that programs may use.
     pub cores: usize,
+    #[serde(flatten)]
+    pub host: Host,
     /// Average number of cores that the service kept busy in the seconds of the rates; null if its process is unknown.
     pub service_cores: Option<f64>,
     /// Average number of cores that the load tester kept busy.
@@ -107,6 +121,8 @@ pub struct Machine {
 pub struct LoadReport {
     /// Version of the load tester.
     pub version: &'static str,
+    /// Version in the service's description of its API; null if that cannot be read.
+    pub service_version: Option<String>,
     /// Name of the run. Its merchant is `load-<run>`, and its references begin with it.
     pub run: String,
     /// Start of the run, in ISO 8601.
@@ -121,6 +137,8 @@ pub struct LoadReport {
     /// Latencies of the initiations by kind of answer.
     pub answers: Vec<AnswerFigures>,
     pub thresholds: Vec<Judged>,
+    /// Comparison with an older report, if one was given.
+    pub comparison: Option<Comparison>,
     /// Points of the percentile curves: stage, and (percent, milliseconds from the scheduled start).
     pub curves: Vec<(&'static str, Vec<(f64, f64)>)>,
     pub machine: Machine,
@@ -164,6 +182,17 @@ impl LoadRequest {
         let seed = self.seed.map(|seed| format!(" (seed {seed})")).unwrap_or_default();
         let open = self.open_max.map(|open| format!(", at most {open} open")).unwrap_or_default();
         format!("{}{seed}{}{open}", self.pacing, if self.in_turn { ", in turn" } else { "" })
+    }
+}
+
+impl Machine {
+    /// Returns the computer as text.
+    pub fn title(&self) -> String {
+        let Host { cpu_model, memory_bytes, os } = &self.host;
+        let model = cpu_model.as_deref().map(|model| format!(" of {model}")).unwrap_or_default();
+        let memory =
+            memory_bytes.map(|bytes| format!(", {:.1} GiB of memory", ratio(bytes, 1 << 30))).unwrap_or_default();
+        format!("{} cores{model}{memory}, {os}", self.cores)
     }
 }
 
@@ -211,6 +240,15 @@ impl LoadReport {
         let not_made = self.not_made();
         let not_made = if not_made.is_empty() { not_made } else { format!(" Not made: {not_made}.") };
         format!("All {payments} payments are as expected: read back, by webhook, {ledger}.{not_made}")
+    }
+
+    /// Returns the versions of load tester and service as text.
+    pub fn versions(&self) -> String {
+        match self.service_version.as_deref() {
+            Some(service) if service != self.version => format!("{}, service {service}", self.version),
+            Some(_) => self.version.to_owned(),
+            None => format!("{}, service unknown", self.version),
+        }
     }
 
     /// Returns the payments that were due and not made, by reason. Empty if all were made.

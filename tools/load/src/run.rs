@@ -3,6 +3,7 @@
 mod course;
 mod endpoint;
 mod figures;
+mod host;
 mod payments;
 mod samples;
 
@@ -98,6 +99,7 @@ pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &P
         target.url,
         unsupported.join("; ")
     );
+    let version = host::service_version(&psp).await;
     let run = format!("{:08x}", rand::random::<u32>());
     let (state, late) = RunState::new(&run, sandbox.clock.offset_seconds, settings.fee_bps);
     let state = Arc::new(state);
@@ -114,6 +116,7 @@ pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &P
     let note = if target.ended.is_cancelled() { None } else { endpoint::restore(&psp, target, before).await };
     match ran {
         Ok(mut report) => {
+            report.service_version = version;
             report.notes.extend(note);
             Ok(report)
         }
@@ -162,6 +165,7 @@ impl Run<'_> {
         let course = self.context.session.state.tally.course();
         let payments = self.context.session.state.tally.counted().held;
         let machine = machine(&course, Holding { before, after: held, payments }, arrived);
+        let machine = Machine { host: host::host(), ..machine };
         let achieved = achieved(&course, [arrived, total], self.context.in_flight.most());
         Ok(self.report(began_at, course, achieved, machine, judged))
     }
@@ -375,6 +379,7 @@ impl Run<'_> {
         };
         LoadReport {
             version: env!("CARGO_PKG_VERSION"),
+            service_version: None,
             run: state.run().to_owned(),
             began_at: began_at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
             request: plan.request.clone(),
@@ -384,6 +389,7 @@ impl Run<'_> {
             stages: state.stages.figures(),
             answers: state.answers.figures(),
             thresholds: plan.request.thresholds.iter().map(|one| one.judge(&state.stages, &counted)).collect(),
+            comparison: None,
             curves: [Stage::Accepted, Stage::Mined, Stage::Confirmed, Stage::Settled, Stage::Complete]
                 .into_iter()
                 .filter_map(curve)

@@ -4,6 +4,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::plot::{Line, Plot, Scale};
 use super::{LoadReport, PayerRate, TIMED_OUT_NOTE};
+use crate::compare::Comparison;
 use crate::thresholds::Judged;
 use payferry_testkit::audit::answers::AnswerFigures;
 use payferry_testkit::audit::stages::StageFigures;
@@ -33,16 +34,18 @@ pub fn page(report: &LoadReport) -> String {
             body {
                 main {
                     header {
-                        p.over { "Payferry " (report.version) " · load test " (report.run) " · " (report.began_at) }
+                        p.over { "Payferry " (report.versions()) " · load test " (report.run) " · " (report.began_at) }
                         h1 { (title) }
                         p.asked {
                             (request.arrivals()) " arrivals, " (request.mix) ", " (request.hold) " held, against " (request.target)
                         }
+                        p.asked { (report.machine.title()) }
                         @for note in &report.notes { p.asked { (note) } }
                         p class=(if report.is_ok() { "verdict well" } else { "verdict ill" }) { (report.verdict()) }
                     }
                     (cards(report))
                     @if !report.thresholds.is_empty() { section { h2 { "Thresholds" } (thresholds(&report.thresholds)) } }
+                    @if let Some(comparison) = &report.comparison { section { h2 { "Comparison" } (compared(comparison)) } }
                     section { h2 { "Latency" } (latency(report)) (stages(&report.stages)) @if !report.answers.is_empty() { (answers(&report.answers)) } }
                     section { h2 { "Course" } (course(&report.course)) }
                     section { h2 { "Counts" } (counts(report)) }
@@ -158,6 +161,24 @@ fn thresholds(thresholds: &[Judged]) -> Markup {
                 td { @if judged.passed { "kept" } @else { strong { "broken" } } }
             } } }
         } }
+    }
+}
+
+fn compared(comparison: &Comparison) -> Markup {
+    html! {
+        div.wide { table {
+            thead { tr {
+                th { "compared with run " (comparison.with) }
+                @for head in ["before", "now", "ratio", "noise"] { th.number { (head) } }
+                th {}
+            } }
+            tbody { @for one in &comparison.figures { tr {
+                td { (one.title()) }
+                @for figure in [one.before, one.now, one.ratio] { td.number { (format!("{figure:.2}")) } }
+                td.number { (one.noise()) } td { (one.change.as_str()) }
+            } } }
+        } }
+        @for differs in &comparison.differs { p.asked { "Other " (differs) } }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::{Achieved, LoadReport, LoadRequest, PayerRate, TIMED_OUT_NOTE};
+use crate::compare::Comparison;
 use crate::thresholds::Judged;
 use payferry_testkit::audit::Holding;
 use payferry_testkit::audit::answers::AnswerFigures;
@@ -28,6 +29,7 @@ impl Display for Terminal<'_> {
         answers(f, &report.answers)?;
         thresholds(f, &report.thresholds)?;
         machine(f, report)?;
+        comparison(f, report.comparison.as_ref())?;
         holdings(f, report)?;
         errors(f, report)?;
         findings(f, &report.findings)?;
@@ -112,6 +114,8 @@ fn thresholds(f: &mut Formatter<'_>, thresholds: &[Judged]) -> fmt::Result {
 fn machine(f: &mut Formatter<'_>, report: &LoadReport) -> fmt::Result {
     let machine = &report.machine;
     let cores = |cores: Option<f64>| cores.map_or_else(|| "unknown".to_owned(), |cores| format!("{cores:.2}"));
+    writeln!(f, "machine   {}", machine.title())?;
+    writeln!(f, "version   {}", report.versions())?;
     write!(f, "cores     {}; {} busy with the service", machine.cores, cores(machine.service_cores))?;
     if let Some(ms) = machine.service_ms_a_payment {
         write!(f, " ({ms:.2} ms a payment)")?;
@@ -123,6 +127,28 @@ fn machine(f: &mut Formatter<'_>, report: &LoadReport) -> fmt::Result {
             write!(f, "; {} MiB with those held, {each} bytes each", held / MEBIBYTE)?;
         }
         writeln!(f)?;
+    }
+    writeln!(f)
+}
+
+fn comparison(f: &mut Formatter<'_>, comparison: Option<&Comparison>) -> fmt::Result {
+    let Some(Comparison { with, differs, figures }) = comparison else { return Ok(()) };
+    writeln!(
+        f,
+        "{:<34}{:>12}{:>12}{:>8}{:>8}",
+        format!("compared with run {with}"),
+        "before",
+        "now",
+        "ratio",
+        "noise"
+    )?;
+    writeln!(f, "{}", "-".repeat(82))?;
+    for one in figures {
+        let (name, noise, change) = (one.title(), one.noise(), one.change.as_str());
+        writeln!(f, "{name:<34}{:>12.2}{:>12.2}{:>8.2}{noise:>8}  {change}", one.before, one.now, one.ratio)?;
+    }
+    for differs in differs {
+        writeln!(f, "other {differs}")?;
     }
     writeln!(f)
 }

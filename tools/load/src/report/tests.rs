@@ -60,6 +60,7 @@ fn holding(balance_grew: &str) -> Holding {
 fn report() -> LoadReport {
     LoadReport {
         version: "0.0.0",
+        service_version: Some("0.0.1".to_owned()),
         run: "0a1b2c3d".to_owned(),
         began_at: "2026-01-01T00:00:00.000Z".to_owned(),
         request: LoadRequest {
@@ -92,8 +93,13 @@ fn report() -> LoadReport {
         stages: Vec::new(),
         answers: Vec::new(),
         thresholds: Vec::new(),
+        comparison: None,
         curves: vec![("accepted", vec![(0.0, 1.0), (50.0, 3.0), (99.0, 30.0), (100.0, 300.0)])],
-        machine: Machine::default(),
+        machine: Machine {
+            cores: 2,
+            host: Host { cpu_model: Some("A CPU".to_owned()), memory_bytes: Some(4 << 30), os: "An OS 1.2".to_owned() },
+            ..Machine::default()
+        },
         errors: BTreeMap::new(),
         holdings: vec![holding("10.00")],
         read_back: 180,

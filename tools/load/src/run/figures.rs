@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::report::{Achieved, Machine, PayerRate, WARM_UP_SECS, ratio};
+use crate::report::{Achieved, Host, Machine, PayerRate, WARM_UP_SECS, ratio};
 use payferry_testkit::audit::behaviour::Behaviour;
 use payferry_testkit::audit::record::Record;
 use payferry_testkit::audit::tally::{Counted, Second};
@@ -93,6 +93,7 @@ pub(super) fn machine(course: &[Second], holding: Holding, arrived: Duration) ->
     let grew = held.zip(before).map(|(held, before)| held.saturating_sub(before));
     Machine {
         cores: std::thread::available_parallelism().map_or(1, usize::from),
+        host: Host::default(),
         service_cores,
         own_cores: steady.mean(|second| second.own_cores),
         service_ms_a_payment: service_cores
