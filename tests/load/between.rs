@@ -34,6 +34,8 @@ pub(super) struct Changes {
     /// Number of initiations that are not forwarded and get a response of their own.
     pub(super) initiations_kept: usize,
     pub(super) kept_with: Option<KeptWith>,
+    /// Payments of a run that are forwarded; later ones are refused as by a service with too much load.
+    pub(super) payments_max: Option<u32>,
     /// Number of initiations that are forwarded together, when the last of them has arrived.
     pub(super) gathered: Option<usize>,
     /// Every webhook is delivered twice.
@@ -101,6 +103,14 @@ impl Between {
         }
     }
 
+    /// Returns true if an initiation is beyond the largest number of payments. The reference has its number.
+    fn is_over(&self, body: &Bytes) -> bool {
+        let Some(max) = self.changes.payments_max else { return false };
+        let initiation: Value = serde_json::from_slice(body).unwrap();
+        let (_, number) = initiation["reference"].as_str().unwrap().rsplit_once('-').unwrap();
+        number.parse::<u32>().unwrap() >= max
+    }
+
     /// Forwards a webhook to the load tester.
     async fn deliver(&self, headers: HeaderMap, body: Bytes) -> Response {
         let url = self.receiver_url.lock().clone();
@@ -162,6 +172,9 @@ async fn pass(State(between): State<Arc<Between>>, request: Request) -> Response
     }
     if between.changes.gathered.is_some() && path == "/payments/initiate" {
         between.gathering.wait().await;
+    }
+    if path == "/payments/initiate" && between.is_over(&body) {
+        return KeptWith::Overloaded.response();
     }
     if let Some(with) = between.changes.kept_with.filter(|_| path == "/payments/initiate")
         && between.initiations.fetch_add(1, Ordering::SeqCst) < between.changes.initiations_kept

@@ -19,6 +19,7 @@ mod answers;
 mod between;
 mod clean;
 mod faults;
+mod knee;
 mod progress;
 mod refusals;
 mod shortfall;

@@ -37,6 +37,8 @@ async fn rejects_bad_arguments() {
         ("--advance-clock", "--url"),
         ("--seed 7", "--poisson"),
         ("--block-time-ms 1", "--block-time-ms"),
+        ("--find-knee --stages 5/1s", "--stages"),
+        ("--find-knee --payments 9", "--payments"),
         ("--compare /nowhere/old.json", "/nowhere/old.json cannot be read"),
         ("--compare Cargo.toml", "Cargo.toml is no report of `payferry load --json`"),
         ("--report /nowhere/report.html", "/nowhere/report.html cannot be written"),

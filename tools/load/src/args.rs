@@ -7,6 +7,7 @@ use anyhow::ensure;
 use url::Url;
 
 use crate::arrivals::Rate;
+use crate::knee::DEFAULT_THRESHOLDS;
 use crate::report::LoadRequest;
 use crate::schedule::{Schedule, duration_of};
 use crate::thresholds::Threshold;
@@ -18,6 +19,8 @@ const PAYMENTS_MAX: u32 = 1_000_000;
 const HOLD_MAX: u32 = 1_000_000;
 /// Longest wait for the last payments, in seconds.
 const SETTLE_TIMEOUT_SECS_MAX: u64 = 3_600;
+/// Length of the arrivals of one run of a search.
+const PROBE_DURATION: Duration = Duration::from_secs(20);
 /// Connections and files for everything but initiations: reads, sampled payments, webhooks, other clients of the
 /// service.
 const CONNECTIONS_BESIDE: usize = 512;
@@ -31,6 +34,7 @@ const SERVICE_CONNECTIONS_MAX: usize = 16_384;
   payferry load --rate 300/s --payments 18000 --report report.html
   payferry load --rate 200/s --payments 12000 --mix exact=100 --hold 100000 --json
   payferry load --stages 0-300/2m,300/10m,600/1m --threshold 'accepted:p99<100ms' --threshold 'refused<60%'
+  payferry load --find-knee --duration 30s --threshold 'complete:p99<5s'
   payferry load --rate 200/s --duration 2m --compare old.json
   payferry load --url http://127.0.0.1:8080 --key sk_test_... --rate 50/s --payments 1000 --poisson
 
@@ -50,7 +54,7 @@ pub struct Args {
     /// Payments that arrive per second (or /min).
     #[arg(long, default_value = "100/s", value_name = "RATE")]
     pub(crate) rate: Rate,
-    /// Length of the arrivals, instead of a number of payments.
+    /// Length of the arrivals, instead of a number of payments; of each run of --find-knee [default there: 20s].
     #[arg(long, value_name = "TIME", conflicts_with = "payments", value_parser = duration_of)]
     pub(crate) duration: Option<Duration>,
     /// Rates over time, instead of one: rate/duration or rate-rate/duration, such as 0-300/2m,300/10m,600/1m.
@@ -93,6 +97,10 @@ pub struct Args {
     /// (refused<60%), which then does not count for --not-made-max.
     #[arg(long = "threshold", value_name = "CONDITION")]
     pub(crate) thresholds: Vec<Threshold>,
+    /// Search for the highest rate at which the thresholds are kept, with a run for each rate, from --rate on
+    /// [thresholds by default: accepted:p99<100ms, complete:p99<5s, goodput>0.99].
+    #[arg(long, conflicts_with_all = ["stages", "payments", "in_turn", "open_max", "compare", "report", "database_url"])]
+    pub(crate) find_knee: bool,
     /// Compare with an older report, the output of --json in a file: the ratios of the figures, and their noise.
     #[arg(long, value_name = "FILE")]
     pub(crate) compare: Option<PathBuf>,
@@ -135,14 +143,33 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
+    /// Returns the load of one run of a search.
+    pub(crate) fn probe(&self, rate: Rate) -> anyhow::Result<LoadRequest> {
+        let duration = self.duration.unwrap_or(PROBE_DURATION);
+        let request = self.request_of(rate, Some(Schedule::constant(rate, duration)))?;
+        Ok(LoadRequest { thresholds: self.thresholds_of_search()?, ..request })
+    }
+
+    /// Returns the thresholds of a search.
+    pub(crate) fn thresholds_of_search(&self) -> anyhow::Result<Vec<Threshold>> {
+        if self.thresholds.is_empty() {
+            let parsed = DEFAULT_THRESHOLDS.iter().map(|text| text.parse().map_err(anyhow::Error::msg));
+            return parsed.collect();
+        }
+        Ok(self.thresholds.clone())
+    }
+
     /// Returns the load that is asked for.
     pub(crate) fn request(&self) -> anyhow::Result<LoadRequest> {
+        let timed = self.duration.map(|duration| Schedule::constant(self.rate, duration));
+        self.request_of(self.rate, self.stages.clone().or(timed))
+    }
+
+    fn request_of(&self, rate: Rate, stages: Option<Schedule>) -> anyhow::Result<LoadRequest> {
         let (files, _) = rlimit::Resource::NOFILE.get()?;
         let seed = self.poisson.then(|| self.seed.unwrap_or_else(rand::random));
-        let timed = self.duration.map(|duration| Schedule::constant(self.rate, duration));
-        let stages = self.stages.clone().or(timed);
         Ok(LoadRequest {
-            rate: stages.as_ref().and_then(Schedule::peak).unwrap_or(self.rate),
+            rate: stages.as_ref().and_then(Schedule::peak).unwrap_or(rate),
             payments: stages.as_ref().map_or(Ok(self.payments), |stages| payments_of(stages, seed))?,
             stages,
             pacing: if self.poisson { "poisson" } else { "constant" },

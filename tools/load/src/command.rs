@@ -7,10 +7,12 @@ use futures::future::LocalBoxFuture;
 use tokio_util::sync::CancellationToken;
 
 pub use crate::args::Args;
+use crate::knee::{Ended, Knee, Probe, Search};
 use crate::output;
 use crate::report::{LoadReport, LoadRequest};
 use crate::run::{Plan, run as carry_out};
 use crate::target::{foreign, with_own_sandbox};
+use payferry_testkit::audit::stages::Stage;
 use payferry_testkit::progress::Progress;
 
 /// Runs the command. `config_file` configures the new sandbox. `stop` ends the run early. Boxed: a caller in another
@@ -25,11 +27,51 @@ pub fn run(
 
 async fn put_load(args: Args, config_file: Option<PathBuf>, stop: &CancellationToken) -> anyhow::Result<ExitCode> {
     let older = output::check(&args)?;
-    let request = args.request()?;
     let bar = Progress::shown();
+    if args.find_knee {
+        let found = find_knee(&args, config_file, stop, &bar).await;
+        bar.done();
+        return output::notify_knee(found?, &args);
+    }
+    let request = args.request()?;
     let report = run_once(request, &args, config_file, stop, &bar).await;
     bar.done();
     output::notify(report?, older.as_ref(), &args)
+}
+
+/// Searches for the knee, with a run for each rate. Returns it with the report of the last run.
+async fn find_knee(
+    args: &Args,
+    config_file: Option<PathBuf>,
+    stop: &CancellationToken,
+    bar: &Progress,
+) -> anyhow::Result<(Knee, LoadReport)> {
+    let mut search = Search::new(args.rate);
+    let mut rate = args.rate;
+    loop {
+        bar.say(&format!("try {:.1} payments per second", rate.get()));
+        let report = run_once(args.probe(rate)?, args, config_file.clone(), stop, bar).await?;
+        if report.interrupted {
+            return Ok((search.end(Ended::Interrupted), report));
+        }
+        let p99 = |stage| report.stages.iter().find(|of| of.stage == stage).map(|of| of.from_intended.p99_ms);
+        search.record(Probe {
+            rate,
+            passed: report.is_ok(),
+            accepted_per_sec: report.achieved.accepted_per_sec,
+            complete_per_sec: report.achieved.complete_per_sec,
+            accepted_p99_ms: p99(Stage::Accepted),
+            complete_p99_ms: p99(Stage::Complete),
+            verdict: report.verdict(),
+        });
+        if report.has_defect() {
+            return Ok((search.end(Ended::Defect), report));
+        }
+        rate = match search.next() {
+            Ok(rate) => rate,
+            Err(ended) => return Ok((search.end(ended), report)),
+        };
+    }
 }
 
 /// Puts one load on the service.

@@ -5,6 +5,7 @@ mod arrivals;
 mod blocks;
 pub mod command;
 mod compare;
+mod knee;
 mod output;
 mod report;
 mod run;

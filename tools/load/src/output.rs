@@ -5,11 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::Args;
 use crate::compare::{compare, is_report};
-use crate::report::{LoadReport, html, terminal::Terminal};
+use crate::knee::{Ended, Knee};
+use crate::report::{Host, LoadReport, html, terminal::Terminal};
+use crate::thresholds::Threshold;
+use payferry_testkit::audit::findings::Finding;
 
 /// Exit code after an interruption, as a shell uses it for SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -68,5 +72,47 @@ pub(crate) fn notify(mut report: LoadReport, older: Option<&Value>, args: &Args)
         (true, _) => ExitCode::from(INTERRUPTED),
         (false, true) => ExitCode::SUCCESS,
         (false, false) => ExitCode::FAILURE,
+    })
+}
+
+/// Prints the result of a search and returns the exit code. `last` is the report of its last run.
+pub(crate) fn notify_knee((knee, last): (Knee, LoadReport), args: &Args) -> anyhow::Result<ExitCode> {
+    #[derive(Serialize)]
+    struct Printed<'a> {
+        passed: bool,
+        version: &'a str,
+        service_version: Option<&'a str>,
+        cores: usize,
+        #[serde(flatten)]
+        host: &'a Host,
+        thresholds: Vec<Threshold>,
+        #[serde(flatten)]
+        knee: &'a Knee,
+        /// Findings of the last run.
+        findings: &'a [Finding],
+    }
+    let passed = knee.is_found();
+    let thresholds = args.thresholds_of_search()?;
+    if args.json {
+        let printed = Printed {
+            passed,
+            version: last.version,
+            service_version: last.service_version.as_deref(),
+            cores: last.machine.cores,
+            host: &last.machine.host,
+            thresholds,
+            knee: &knee,
+            findings: &last.findings,
+        };
+        println!("{}", serde_json::to_string(&printed)?);
+    } else {
+        let thresholds: Vec<String> = thresholds.iter().map(ToString::to_string).collect();
+        println!("search for the highest rate with {}, {}\n", thresholds.join(", "), last.request.mix);
+        println!("machine   {}\nversion   {}\n\n{knee}", last.machine.title(), last.versions());
+    }
+    Ok(match knee.ended {
+        Ended::Interrupted => ExitCode::from(INTERRUPTED),
+        _ if passed => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
     })
 }

@@ -17,7 +17,7 @@ use payferry_testkit::audit::Holding;
 use payferry_testkit::audit::answers::AnswerFigures;
 use payferry_testkit::audit::behaviour::{Behaviour, Mix};
 use payferry_testkit::audit::findings::{Finding, FindingKind};
-use payferry_testkit::audit::stages::StageFigures;
+use payferry_testkit::audit::stages::{Stage, StageFigures};
 use payferry_testkit::audit::tally::{Counted, Second};
 
 #[derive(Debug, Clone, Serialize)]
@@ -240,6 +240,14 @@ impl LoadReport {
         let not_made = self.not_made();
         let not_made = if not_made.is_empty() { not_made } else { format!(" Not made: {not_made}.") };
         format!("All {payments} payments are as expected: read back, by webhook, {ledger}.{not_made}")
+    }
+
+    /// Returns true if payments are lost or wrong, or could not be compared, and not only because the service was too
+    /// slow: payments that are incomplete at the end are findings as well.
+    pub fn has_defect(&self) -> bool {
+        let complete = self.stages.iter().find(|figures| figures.stage == Stage::Complete);
+        let timed_out = complete.map_or(0, |figures| figures.timed_out);
+        !self.audited || self.count(FindingKind::Lost) > 0 || (timed_out == 0 && !self.findings.is_empty())
     }
 
     /// Returns the versions of load tester and service as text.

@@ -1,0 +1,40 @@
+//! Search for the highest rate that keeps the thresholds: it ends, and hides no defect.
+
+use serde_json::{Value, json};
+
+use super::between::{Changes, KeptWith, load_through};
+use super::{only_finding, report};
+use crate::call::assert_has;
+use crate::process::Running;
+
+shared!(#[tokio::test] searches_for_the_knee, sandbox = Running::new().await, async {} =>
+    finds_the_highest_rate_that_keeps_the_thresholds, a_lost_payment_ends_the_search);
+
+const THRESHOLDS: &str = "--threshold goodput>0.99 --threshold complete:p99<60s";
+
+async fn finds_the_highest_rate_that_keeps_the_thresholds(sandbox: &Running) {
+    // 60 payments per second are 30 in half a second, and 65 are 33.
+    let changes = Changes { payments_max: Some(31), ..Changes::default() };
+    let asked = format!("--find-knee --rate 60/s --duration 500ms {THRESHOLDS}");
+    let found = report(&load_through(sandbox, changes, &asked).await.output, 0);
+    assert_has(&found, json!({ "passed": true, "rate": 60.0, "broken_at": 65.0, "ended": "found", "findings": [] }));
+    assert_has(
+        &found,
+        json!({ "thresholds": ["goodput>0.99", "complete:p99<60s"], "version": env!("CARGO_PKG_VERSION") }),
+    );
+    let probes: Vec<(&Value, &Value)> =
+        found["probes"].as_array().unwrap().iter().map(|probe| (&probe["rate"], &probe["passed"])).collect();
+    let rates = [60.0, 120.0, 85.0, 71.0, 65.0].map(|rate| (json!(rate), json!(rate < 62.0)));
+    assert_eq!(probes, rates.each_ref().map(|(rate, passed)| (rate, passed)));
+    let verdict = found["probes"][1]["verdict"].as_str().unwrap();
+    assert!(verdict.starts_with("Failed: 29 not made (48.33 %), goodput>0.99 is broken (51.67 %)"), "{verdict}");
+}
+
+async fn a_lost_payment_ends_the_search(sandbox: &Running) {
+    let changes = Changes { initiations_kept: 1, kept_with: Some(KeptWith::Invented), ..Changes::default() };
+    let asked = format!("--find-knee --rate 60/s --duration 500ms --settle-timeout 3 {THRESHOLDS}");
+    let found = report(&load_through(sandbox, changes, &asked).await.output, 1);
+    assert_has(&found, json!({ "passed": false, "rate": null, "ended": "defect" }));
+    assert_has(only_finding(&found), json!({ "kind": "lost" }));
+    assert_eq!(found["probes"].as_array().unwrap().len(), 1);
+}
