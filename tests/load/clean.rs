@@ -112,7 +112,9 @@ async fn loads_a_new_sandbox_and_reports() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("report.html");
     let args = format!("--rate 100/s --payments 200 --hold 20 --mix {MIX} --block-time-ms 100 --json");
-    let output = run(&format!("{args} --report {}", file.display())).await;
+    let [csv, prometheus] = ["course.csv", "load.prom"].map(|name| temp.path().join(name));
+    let files = format!("--report {} --csv {} --prometheus {}", file.display(), csv.display(), prometheus.display());
+    let output = run(&format!("{args} {files}")).await;
     let report = report(&output, 0);
     assert_whole(&report, 200, 20);
     assert_has(&report, json!({ "asked/hold": 20, "not_held_percent": 0.0 }));
@@ -122,6 +124,17 @@ async fn loads_a_new_sandbox_and_reports() {
     assert_has(&report, json!({ "version": version, "service_version": version }));
     assert!(machine["memory_bytes"].as_u64().unwrap() > 1 << 28 && machine["os"].is_string(), "{machine:#}");
     assert!(complaint(&output).contains("start payments"), "lines without a terminal: {}", complaint(&output));
+
+    let [csv, prometheus] = [csv, prometheus].map(|file| std::fs::read_to_string(file).unwrap());
+    assert_eq!(csv.lines().count(), report["course"].as_array().unwrap().len() + 1, "{csv}");
+    let columns: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
+    assert!(
+        csv.starts_with("at_secs,period_secs,held,due,") && columns.iter().all(|count| *count == columns[0]),
+        "{csv}"
+    );
+    for line in ["payferry_load_passed 1\n", "payferry_load_payments{kind=\"accepted\"} 200\n"] {
+        assert!(prometheus.contains(line), "{line}: {prometheus}");
+    }
 
     let page = std::fs::read_to_string(&file).unwrap();
     for outside in ["src=", "href=", "url(", "@import", "<link", "<script", "http://", "https://"] {

@@ -99,7 +99,7 @@ pub struct Args {
     pub(crate) thresholds: Vec<Threshold>,
     /// Search for the highest rate at which the thresholds are kept, with a run for each rate, from --rate on
     /// [thresholds by default: accepted:p99<100ms, complete:p99<5s, goodput>0.99].
-    #[arg(long, conflicts_with_all = ["stages", "payments", "in_turn", "open_max", "compare", "report", "database_url"])]
+    #[arg(long, conflicts_with_all = ["stages", "payments", "in_turn", "open_max", "compare", "report", "csv", "prometheus", "database_url"])]
     pub(crate) find_knee: bool,
     /// Compare with an older report, the output of --json in a file: the ratios of the figures, and their noise.
     #[arg(long, value_name = "FILE")]
@@ -133,6 +133,12 @@ pub struct Args {
     /// Write the report as a self-contained HTML file.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
+    /// Write the counts and figures of each second as CSV.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Write the figures of the run in the Prometheus text format.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prometheus: Option<PathBuf>,
 }
 
 fn percent(text: &str) -> Result<f64, String> {

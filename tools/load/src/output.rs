@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::args::Args;
 use crate::compare::{compare, is_report};
 use crate::knee::{Ended, Knee};
-use crate::report::{Host, LoadReport, html, terminal::Terminal};
+use crate::report::{Host, LoadReport, csv, html, prometheus, terminal::Terminal};
 use crate::thresholds::Threshold;
 use payferry_testkit::audit::findings::Finding;
 
@@ -36,7 +36,7 @@ fn older(file: &Path) -> anyhow::Result<Value> {
 }
 
 fn files(args: &Args) -> impl Iterator<Item = &PathBuf> {
-    [&args.report].into_iter().flatten()
+    [&args.report, &args.csv, &args.prometheus].into_iter().flatten()
 }
 
 /// Checks that a file can be written. Keeps an existing file, and leaves no new one behind.
@@ -60,6 +60,8 @@ pub(crate) fn notify(mut report: LoadReport, older: Option<&Value>, args: &Args)
         None => Ok(()),
     };
     write(&args.report, &|| Ok(html::page(report)))?;
+    write(&args.csv, &|| Ok(csv::course(&report.course)))?;
+    write(&args.prometheus, &|| Ok(prometheus::figures(report)))?;
     if args.json {
         println!("{}", report.json()?);
     } else {

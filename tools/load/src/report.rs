@@ -1,8 +1,10 @@
 //! Report of a run: everything that was measured and found. `--json` prints it. The terminal's tables and the HTML file
 //! are made from it.
 
+pub mod csv;
 pub mod html;
 mod plot;
+pub mod prometheus;
 pub mod terminal;
 
 use std::collections::BTreeMap;

@@ -314,3 +314,13 @@ fn fails_if_payments_were_not_compared() {
     assert_eq!(known.verdict(), format!("{says} Wrong so far: 1 wrong."));
     assert!(!known.is_ok());
 }
+
+#[test]
+fn writes_figures_for_other_programs() {
+    let stages = Stages::default();
+    stages.record(Stage::Accepted, Duration::from_millis(5), Duration::from_millis(5));
+    let thresholds = vec!["refused<60%".parse::<Threshold>().expect("a threshold").judge(&stages, &report().counted)];
+    let report = LoadReport { stages: stages.figures(), thresholds, ..report() };
+    insta::assert_snapshot!("csv", csv::course(&report.course));
+    insta::assert_snapshot!("prometheus", prometheus::figures(&report));
+}
