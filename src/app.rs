@@ -3,7 +3,7 @@
 //! Simulation is not known here: the sandbox passes its chains and routes, `serve` passes real chains and no extra
 //! routes.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,8 +35,6 @@ use crate::http::{AppState, HttpConfig, router_with};
 use crate::telemetry;
 use crate::terms::ConsentTerms;
 
-/// A free port of this machine.
-const FREE_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// Time limit of the stop, after the drain. Unfinished work is resumed at the next start.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(9);
 
@@ -108,7 +106,7 @@ impl Listeners {
     #[cfg(feature = "sandbox")]
     pub async fn behind_a_proxy(self) -> anyhow::Result<(TcpListener, Self)> {
         let Self { api: front, operator, public_url, .. } = self;
-        Ok((front, Self { public_url, ..Self::of(bind(FREE_PORT).await?, operator)? }))
+        Ok((front, Self { public_url, ..Self::of(bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?, operator)? }))
     }
 }
 
