@@ -26,7 +26,7 @@ pub enum ProcessStatus {
     Ended,
 }
 
-/// Whether a process was frozen. Only `properties` uses it.
+/// Freeze of a process since it gained its lease. Only `properties` reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Thaw {
     /// It was not frozen since it gained its lease.
@@ -48,7 +48,7 @@ pub struct Process {
     pub held: Option<HeldLease>,
     /// Lease that it has held before. A write that it has decided then is still queued.
     pub former: Option<HeldLease>,
-    /// Whether it was frozen.
+    /// Its freeze.
     pub thaw: Thaw,
 }
 
