@@ -24,6 +24,8 @@ use crate::chains::Chains;
 
 /// Maximum time until other nodes apply a pause.
 pub const STALE_MAX: Duration = Duration::from_secs(1);
+/// Pause between two reads; the rest of [`STALE_MAX`] is for the read.
+const READ_PAUSE: Duration = Duration::from_millis(900);
 
 payferry_runtime::metrics! {
     Gauge(Count) PAUSED = "payferry_paused", "Pauses in force, by kind; unreconciled: set by the service until `payferry reconcile` lifts it.";
@@ -210,8 +212,7 @@ impl Pauses {
         AbortOnDropHandle::new(tokio::spawn(async move {
             let mut is_away = false;
             loop {
-                // Shorter than the maximum staleness, because the read takes time, too.
-                tokio::time::sleep(STALE_MAX / 2).await;
+                tokio::time::sleep(READ_PAUSE).await;
                 let read = pauses.refresh(&chains).await;
                 if let Err(error) = &read
                     && !is_away

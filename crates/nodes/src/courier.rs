@@ -22,8 +22,8 @@ use crate::{metrics, statements};
 
 /// Channel of the notifications.
 const CHANNEL: &str = "payferry_nudges";
-/// Time for which nudges are collected.
-const COLLECTED_FOR: Duration = Duration::from_millis(3);
+/// Time for which nudges are collected. What they are about is then done together, with fewer commits.
+const COLLECTED_FOR: Duration = Duration::from_millis(10);
 /// Longest payload; the server refuses 8,000 bytes.
 const PAYLOAD_BYTES_MAX: usize = 7_900;
 /// Nudges that wait to be sent. Further ones are dropped.
@@ -52,8 +52,10 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum Topic {
-    /// A payment or an outbound transfer has a new state or new facts; its id.
+    /// A payment or an outbound transfer has a new state; its id.
     Touched,
+    /// There are new facts of a chain about a payment or an outbound transfer; its id.
+    Noted,
     /// A payment has a new state; its id. For pages that are open on other nodes.
     Changed,
     /// The feed of a PSP grew; its id.
@@ -152,6 +154,13 @@ impl Courier {
 }
 
 impl Shared {
+    /// Keeps nudges for the next attempt. A repeated nudge is harmless.
+    fn keep(&self, nudges: BTreeSet<Nudge>) {
+        let mut waiting = self.waiting.lock();
+        let room = WAITING_MAX.saturating_sub(waiting.len());
+        waiting.extend(nudges.into_iter().take(room));
+    }
+
     fn received(&self, received: Received) {
         if let Received::Nudge(Nudge { topic: Topic::Leases, .. }) | Received::Missed = received {
             self.leases_moved.send_replace(());
@@ -172,6 +181,7 @@ async fn send(shared: Weak<Shared>, database: Database) {
         for nudge in &nudges {
             metrics::NUDGES.add(&[("topic", nudge.topic.into())], 1);
         }
+        let mut is_sent = true;
         for payload in payloads(courier.me, &nudges) {
             let sent =
                 statements::run(&connection, "SELECT 1 FROM pg_notify($1, $2)", [CHANNEL.into(), payload.into()]);
@@ -179,8 +189,12 @@ async fn send(shared: Weak<Shared>, database: Database) {
                 tracing::warn!(%error, "nudges could not be sent; other nodes find the changes by polling");
                 // Another server may have become the primary.
                 connection = database.unreplicated();
+                is_sent = false;
                 break;
             }
+        }
+        if !is_sent {
+            courier.keep(nudges);
         }
     }
 }

@@ -189,10 +189,9 @@ async fn claim_free(node: &Node, rows: &[LeaseRow]) -> Result<usize, DbErr> {
     let members = inner.members.borrow().clone();
     let mut got = 0;
     for kind in LeaseKind::iter() {
+        let free = rows.iter().filter(|row| row.is_free && row.name.kind() == kind).map(|row| row.name);
         let wanted = claimable(rows, inner.id, &members, kind);
-        if wanted > 0 {
-            got += claim(inner.database.writer(), inner.id, kind, i64::try_from(wanted).unwrap_or(0)).await?.len();
-        }
+        got += claim(inner.database.writer(), inner.id, &free.collect::<Vec<_>>(), wanted).await?.len();
     }
     Ok(got)
 }

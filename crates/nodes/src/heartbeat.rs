@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use payferry_domain::NodeId;
 use payferry_entities::{Connection, Database};
-use sea_orm::DbErr;
+use sea_orm::{DbErr, QueryResult};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -71,28 +71,29 @@ pub struct Member {
     pub drain_requested: bool,
 }
 
+impl Member {
+    fn of(row: &QueryResult) -> Result<Self, DbErr> {
+        let text = |column: &str| row.try_get::<String>("", column);
+        let unreadable = |what: &str| DbErr::Type(format!("a node's {what}"));
+        Ok(Self {
+            id: text("id")?.parse().map_err(|_| unreadable("id"))?,
+            name: text("name")?,
+            version: text("version")?,
+            config_digest: text("config_digest")?,
+            api_url: text("api_url")?,
+            operator_url: text("operator_url")?,
+            state: text("state")?.parse().map_err(|_| unreadable("state"))?,
+            seen_at: row.try_get("", "seen_at")?,
+            joined_at: row.try_get("", "joined_at")?,
+            clock_offset_ms: row.try_get("", "clock_offset_ms")?,
+            drain_requested: row.try_get("", "drain_requested")?,
+        })
+    }
+}
+
 /// Reads the nodes that are not gone.
 pub(crate) async fn members(connection: &impl sea_orm::ConnectionTrait) -> Result<Vec<Member>, DbErr> {
-    let rows = statements::run(connection, statements::MEMBERS, []).await?;
-    let unreadable = |what: &str| DbErr::Type(format!("a node's {what}"));
-    rows.iter()
-        .map(|row| {
-            let text = |column: &str| row.try_get::<String>("", column);
-            Ok(Member {
-                id: text("id")?.parse().map_err(|_| unreadable("id"))?,
-                name: text("name")?,
-                version: text("version")?,
-                config_digest: text("config_digest")?,
-                api_url: text("api_url")?,
-                operator_url: text("operator_url")?,
-                state: text("state")?.parse().map_err(|_| unreadable("state"))?,
-                seen_at: row.try_get("", "seen_at")?,
-                joined_at: row.try_get("", "joined_at")?,
-                clock_offset_ms: row.try_get("", "clock_offset_ms")?,
-                drain_requested: row.try_get("", "drain_requested")?,
-            })
-        })
-        .collect()
+    statements::run(connection, &statements::members(), []).await?.iter().map(Member::of).collect()
 }
 
 /// Heartbeats of one node, on a thread that ends with this value.
@@ -240,12 +241,18 @@ impl Beating {
         let state: &str = (*self.channels.state.borrow()).into();
         let values = [self.me.to_string().into(), state.into(), self.clock_offset_ms.into()];
         let sent = SystemTime::now();
-        let beaten = statements::run(&self.connection, statements::BEAT, values).await?;
-        let Some(row) = beaten.first() else { return Ok(false) };
-        self.note_offset(sent, SystemTime::now(), row.try_get("", "seen_at")?);
+        let rows = statements::run(&self.connection, &statements::beat(), values).await?;
+        let mut members = Vec::with_capacity(rows.len());
+        let mut beaten_ms = None;
+        for row in &rows {
+            let member = Member::of(row)?;
+            beaten_ms = beaten_ms.or(row.try_get::<bool>("", "beaten")?.then_some(member.seen_at));
+            members.push(member);
+        }
+        let Some(beaten_ms) = beaten_ms else { return Ok(false) };
+        self.note_offset(sent, SystemTime::now(), beaten_ms);
         let now = Instant::now();
         self.watch.beaten(now);
-        let members = members(&self.connection).await?;
         let others: Vec<_> =
             members.iter().filter(|member| member.id != self.me).map(|member| (member.id, member.seen_at)).collect();
         for (id, seen_at) in self.watch.overdue(&others, now) {

@@ -9,14 +9,13 @@ use payferry_domain::{Chain, NodeId};
 use payferry_entities::{Database, leases, nodes};
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{DbBackend, DbErr, EntityTrait, IntoActiveModel};
-use strum::IntoEnumIterator;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::courier::Courier;
 use crate::follow::{Follow, LeaseHolder};
 use crate::heartbeat::{Heartbeat, HeartbeatChannels, Member, NodeState, members};
-use crate::lease::{Lease, LeaseKind, LeaseName, Leases};
+use crate::lease::{Lease, LeaseName, Leases};
 use crate::{metrics, statements};
 
 /// Milliseconds for which the row of a node that is gone is kept.
@@ -138,10 +137,9 @@ impl Node {
         statements::run(&transaction, old, [GONE_KEPT_MS.into()]).await?;
         let leases = Leases::default();
         if !is_shared {
-            for kind in LeaseKind::iter() {
-                for lease in claim(&transaction, id, kind, i64::MAX).await? {
-                    leases.insert(lease);
-                }
+            let all = LeaseName::all(&chains);
+            for lease in claim(&transaction, id, &all, all.len()).await? {
+                leases.insert(lease);
             }
         }
         let joined = members(&transaction).await?;
@@ -305,18 +303,22 @@ async fn add_leases(transaction: &payferry_entities::Transaction, chains: &[Chai
     Ok(())
 }
 
-/// Claims up to `limit` free leases of a kind.
+/// Claims up to `limit` of these leases that are free. A lease of another version is left to a node of that version.
 pub(crate) async fn claim(
     connection: &impl sea_orm::ConnectionTrait,
     me: NodeId,
-    kind: LeaseKind,
-    limit: i64,
+    names: &[LeaseName],
+    limit: usize,
 ) -> Result<Vec<Lease>, DbErr> {
-    let sql = statements::claim(connection.get_database_backend());
-    let values = [me.to_string().into(), kind.to_string().into(), limit.into()];
+    if names.is_empty() || limit == 0 {
+        return Ok(Vec::new());
+    }
+    let sql = statements::claim(connection.get_database_backend(), names.len());
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let values =
+        [me.to_string().into(), limit.into()].into_iter().chain(names.iter().map(|name| name.to_string().into()));
     let rows = statements::run(connection, &sql, values).await?;
     let lease = |row: &sea_orm::QueryResult| {
-        // A lease of another version is left to a node of that version.
         let name: LeaseName = row.try_get_by_index::<String>(0).ok()?.parse().ok()?;
         Some(Lease::claimed(name, me, row.try_get_by_index(1).ok()?, row.try_get_by_index(2).ok()?))
     };

@@ -34,11 +34,27 @@ pub(crate) async fn lock_joining(transaction: &impl ConnectionTrait) -> Result<(
     Ok(())
 }
 
-/// No row: the node was declared gone.
-pub(crate) const BEAT: &str = "UPDATE nodes SET seen_at = {now}, state = $2, clock_offset_ms = $3 WHERE id = $1 AND state <> 'gone' RETURNING seen_at";
+const MEMBER: &str =
+    "n.id, n.name, n.version, n.config_digest, n.api_url, n.operator_url, n.joined_at, n.drain_requested";
 
-pub(crate) const MEMBERS: &str = "SELECT id, name, version, config_digest, api_url, operator_url, state, seen_at, joined_at, clock_offset_ms, drain_requested \
-    FROM nodes WHERE state <> 'gone' ORDER BY name, id";
+/// The nodes that are not gone.
+pub(crate) fn members() -> String {
+    format!(
+        "SELECT {MEMBER}, n.state, n.seen_at, n.clock_offset_ms FROM nodes n WHERE n.state <> 'gone' ORDER BY n.name, n.id"
+    )
+}
+
+/// A heartbeat of node `$1`, and the same rows as of [`members`]. Only PostgreSQL has heartbeats. `beaten` is false in each row if
+/// the node was declared gone. The rows are those before the statement, except for the values that it sets.
+pub(crate) fn beat() -> String {
+    format!(
+        "WITH beat AS (UPDATE nodes SET seen_at = {{now}}, state = $2, clock_offset_ms = $3 WHERE id = $1 AND state <> 'gone' \
+         RETURNING id, seen_at, state, clock_offset_ms) \
+         SELECT {MEMBER}, COALESCE(beat.state, n.state) AS state, COALESCE(beat.seen_at, n.seen_at) AS seen_at, \
+         COALESCE(beat.clock_offset_ms, n.clock_offset_ms) AS clock_offset_ms, beat.id IS NOT NULL AS beaten \
+         FROM nodes n LEFT JOIN beat ON beat.id = n.id WHERE n.state <> 'gone' ORDER BY n.name, n.id"
+    )
+}
 
 /// Declares a node gone whose heartbeat has not changed.
 pub(crate) const EXPIRE: &str =
@@ -51,12 +67,13 @@ pub(crate) const LEASES: &str = "SELECT l.name, l.owner, l.requested_by, l.epoch
     CASE WHEN l.owner IS NULL OR n.state = 'gone' THEN 1 ELSE 0 END AS free \
     FROM leases l LEFT JOIN nodes n ON n.id = l.owner ORDER BY l.name";
 
-/// Claims up to `$3` free leases of a kind.
-pub(crate) fn claim(backend: DbBackend) -> String {
+/// Claims up to `$2` free leases of those with `names` names, from `$3` on.
+pub(crate) fn claim(backend: DbBackend, names: usize) -> String {
     let lock = if backend == DbBackend::Postgres { "FOR UPDATE OF l SKIP LOCKED" } else { "" };
+    let names = (3..names + 3).map(|number| format!("${number}")).collect::<Vec<_>>().join(", ");
     format!(
         "WITH free AS (SELECT l.name FROM leases l LEFT JOIN nodes n ON n.id = l.owner \
-         WHERE l.kind = $2 AND (l.owner IS NULL OR n.state = 'gone') ORDER BY l.name LIMIT $3 {lock}) \
+         WHERE l.name IN ({names}) AND (l.owner IS NULL OR n.state = 'gone') ORDER BY l.name LIMIT $2 {lock}) \
          UPDATE leases SET owner = $1, requested_by = NULL, epoch = leases.epoch + 1, changed_at = {{now}} FROM free \
          WHERE leases.name = free.name \
          AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state IN ('joining', 'ready')) \
