@@ -238,6 +238,15 @@ impl<A: Aggregate> Aggregates<A> {
         }
     }
 
+    /// Sends a fact, which is in a row. If another node holds the shard, its follower of the chain finds the row.
+    pub(crate) fn send_fact(&self, id: A::Id, command: A::Command) {
+        if self.holds(id) {
+            self.send(id, Message::fact(command));
+        } else {
+            self.node.courier().nudge(Topic::Noted, id.to_string());
+        }
+    }
+
     /// Handles a message to an aggregate whose shard another node holds: runs the command of a waiting client here (see
     /// [`guest`]), and only nudges the other node otherwise, which reads the facts itself.
     fn send_elsewhere(&self, id: A::Id, message: Message<A>) {

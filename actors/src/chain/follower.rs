@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use payferry_domain::payment::{AuthorizationState, Payment, SettlementState};
-use payferry_domain::{Address, Amount, Hash32, OperationId, Timestamp};
+use payferry_domain::{Address, Amount, Hash32, OperationId, PaymentId, Timestamp};
 use payferry_entities::{OperationStatus, chain_views, operations, query_all, transfers};
 use payferry_evm::eip3009::Eip3009Domain;
 use payferry_journal::chain::{is_outbound, queue, rows};
@@ -40,6 +40,8 @@ const INTERVAL_MIN: Duration = Duration::from_secs(1);
 const PUBLISH_PAUSE: Duration = Duration::from_millis(500);
 /// Longest time without publishing while other nodes follow.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(5);
+/// Published blocks, the newest ones. Nodes read the headers of older ones from the chain.
+const BLOCKS_PUBLISHED: usize = 32;
 /// Payments and outbound transfers per query of their operations.
 const SUBJECTS_MAX: usize = 500;
 
@@ -63,6 +65,9 @@ struct Published {
     eip3009: Vec<Eip3009Domain>,
     send_max: Vec<(Address, Amount)>,
     settler: PublishedSettler,
+    /// Number, hash and time of the newest blocks that were read. The version before publishes none.
+    #[serde(default)]
+    blocks: Vec<(u64, Hash32, Timestamp)>,
 }
 
 /// Task of one chain. Clones share it.
@@ -76,7 +81,7 @@ struct Inner {
     payments: Arc<Payments>,
     outbound: Arc<OutboundTransfers>,
     woken: Notify,
-    /// Payments and outbound transfers whose operations may have an outcome.
+    /// Payments and outbound transfers that may have new facts, or an outcome that is not final.
     touched: Mutex<HashSet<String>>,
     /// True if this node got shards since the last sweep.
     gained: AtomicBool,
@@ -120,7 +125,7 @@ impl Follower {
         self.wake();
     }
 
-    /// Looks soon for outcomes of operations of a payment or an outbound transfer.
+    /// Looks soon for facts about a payment or an outbound transfer.
     pub(crate) fn touched(&self, subject: &str) {
         self.0.touched.lock().insert(subject.to_owned());
         self.wake();
@@ -157,6 +162,7 @@ impl Follower {
     async fn publish(&self, epoch: i64, seen: &mut Seen) -> Result<(), String> {
         let Inner { context, node, settler, .. } = &*self.0;
         let chain = context.spec.chain;
+        // The settler repeats what waits.
         self.notify_touched().await?;
         let Some(view) = context.watchlist.view(chain).filter(|_| node.courier().has_receivers()) else {
             return Ok(());
@@ -205,7 +211,8 @@ impl Follower {
         if context.has_to_confirm() {
             context.confirm().await;
         }
-        self.notify_touched().await?;
+        let waiting = self.notify_touched().await?;
+        self.0.touched.lock().extend(waiting);
         let gained = self.0.gained.swap(false, Ordering::AcqRel);
         if gained || seen.swept_at.is_none_or(|at| at.elapsed() >= SWEEP_INTERVAL) {
             seen.swept_at = Some(Instant::now());
@@ -224,22 +231,31 @@ impl Follower {
         let mined = mined.await.map_err(text)?;
         let failed = queue::with_status(database, spec.chain, OperationStatus::Failed, &mut seen.failed_page);
         let failed = failed.await.map_err(text)?;
-        self.notify_outcomes(mined.into_iter().chain(failed).collect()).await
-    }
-
-    /// Looks for outcomes of the operations of touched payments and outbound transfers.
-    async fn notify_touched(&self) -> Result<(), String> {
-        let ChainContext { spec, database, .. } = &self.0.context;
-        let touched: Vec<String> = std::mem::take(&mut *self.0.touched.lock()).into_iter().collect();
-        for subjects in touched.chunks(SUBJECTS_MAX) {
-            let rows = queue::of_subjects(database, spec.chain, subjects).await.map_err(text)?;
-            self.notify_outcomes(rows).await?;
-        }
+        let waiting = self.notify_outcomes(mined.into_iter().chain(failed).collect()).await?;
+        self.0.touched.lock().extend(waiting);
         Ok(())
     }
 
-    /// Notifies the payments and outbound transfers of this node of the outcomes of these operations.
-    async fn notify_outcomes(&self, mut rows: Vec<operations::Model>) -> Result<(), String> {
+    /// Looks for transfers and outcomes of operations of touched payments and outbound transfers. Returns those that wait for an
+    /// outcome.
+    async fn notify_touched(&self) -> Result<Vec<String>, String> {
+        let ChainContext { spec, database, .. } = &self.0.context;
+        let touched: Vec<String> = std::mem::take(&mut *self.0.touched.lock()).into_iter().collect();
+        let mut waiting = Vec::new();
+        for subjects in touched.chunks(SUBJECTS_MAX) {
+            let ids: Vec<PaymentId> = subjects.iter().filter_map(|subject| subject.parse().ok()).collect();
+            let mut transfers = payments::unapplied_of(database, &ids).await.map_err(text)?;
+            transfers.retain(|row| row.chain == spec.chain.as_str());
+            self.0.context.notify_observed(&transfers).await;
+            let rows = queue::of_subjects(database, spec.chain, subjects).await.map_err(text)?;
+            waiting.extend(self.notify_outcomes(rows).await?);
+        }
+        Ok(waiting)
+    }
+
+    /// Notifies the payments and outbound transfers of this node of the outcomes of these operations. Returns those whose outcome is
+    /// not final, or whose block could not be read.
+    async fn notify_outcomes(&self, mut rows: Vec<operations::Model>) -> Result<Vec<String>, String> {
         let Inner { context, payments, outbound, .. } = &*self.0;
         rows.retain(|row| {
             if is_outbound(row) {
@@ -252,7 +268,10 @@ impl Follower {
         with(OperationStatus::Failed).for_each(|row| context.notify_failure(row));
         let mined: Vec<&operations::Model> = with(OperationStatus::Mined).collect();
         let mut errors = Errors::default();
-        context.notify_completed(&mined, &mut errors).await.map_err(text)?;
+        let notified = context.notify_completed(&mined, &mut errors).await.map_err(text)?;
+        let notified: HashSet<&str> = notified.iter().map(|row| row.id.as_str()).collect();
+        let waiting = mined.iter().filter(|row| !notified.contains(row.id.as_str())).map(|row| row.payment_id.clone());
+        let waiting = waiting.collect();
         let undone = [OperationStatus::Queued, OperationStatus::Submitted];
         for row in rows.iter().filter(|row| row.revision > 1 && undone.contains(&row.status) && !is_outbound(row)) {
             let Ok(id) = row.payment_id.parse() else { continue };
@@ -261,7 +280,7 @@ impl Follower {
                 notify(&*context.inbox, row, &Outcome::Orphaned);
             }
         }
-        Ok(())
+        Ok(waiting)
     }
 }
 
@@ -294,6 +313,13 @@ impl Published {
             eip3009,
             send_max,
             settler: settler.published(),
+            blocks: view
+                .blocks
+                .iter()
+                .rev()
+                .take(BLOCKS_PUBLISHED)
+                .map(|(number, (hash, time))| (*number, *hash, *time))
+                .collect(),
         }
     }
 
@@ -313,8 +339,7 @@ impl Published {
             l1_fee_wei: self.l1_fee_wei,
             degraded_reason: self.degraded_reason.clone(),
             outage: Duration::from_secs(spec.outage_secs.unsigned_abs()),
-            // Only the watcher remembers blocks.
-            blocks: Arc::default(),
+            blocks: Arc::new(self.blocks.into_iter().map(|(number, hash, time)| (number, (hash, time))).collect()),
         });
         watchlist.set_degraded_reason(spec.chain, self.degraded_reason);
         watchlist.set_eip3009(spec.chain, self.eip3009);

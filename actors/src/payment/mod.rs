@@ -371,18 +371,19 @@ pub(crate) struct Inbox {
 
 impl PaymentInbox for Inbox {
     fn notify(&self, payment_id: PaymentId, command: Command) {
-        self.payments.send(payment_id, Message::fact(command));
+        self.payments.send_fact(payment_id, command);
     }
 
     fn notify_together(&self, facts: Vec<(PaymentId, Command)>) {
-        self.payments.journal.expect_announcements(facts.len());
+        let own = facts.iter().filter(|(payment_id, _)| self.payments.holds(*payment_id)).count();
+        self.payments.journal.expect_announcements(own);
         for (payment_id, command) in facts {
             self.notify(payment_id, command);
         }
     }
 
     fn notify_outbound(&self, outbound_id: OutboundId, command: outbound::Command) {
-        self.outbound.send(outbound_id, Message::fact(command));
+        self.outbound.send_fact(outbound_id, command);
     }
 
     fn chain_progressed(&self, chain: Chain, block_time: Timestamp) {

@@ -166,6 +166,15 @@ impl System {
                 }
                 _ => {}
             },
+            Topic::Noted => {
+                let is_mine = subject.parse::<ActorSubject>().is_ok_and(|of| match of {
+                    ActorSubject::Payment(id) => self.payments().holds(id),
+                    ActorSubject::OutboundTransfer(id) => self.outbound().holds(id),
+                });
+                if is_mine {
+                    self.followers_touched(&subject);
+                }
+            }
             Topic::Changed => self.journal().changed_elsewhere(&subject),
             Topic::Published => {
                 self.journal().changed_elsewhere(&subject);
