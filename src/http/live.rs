@@ -1,8 +1,9 @@
 //! Server-sent events of one payment. Decides when an event is sent.
 //!
 //! A stream holds the payment as last read. Commits of the journal wake it, so an open page costs one database read for
-//! each change of its payment. Values that change without a commit (confirmations, the deadline) come from memory. The
-//! caller of [`follow`] decides the content of an event.
+//! each change of its payment. Several nodes also read periodically, because a nudge of another node can be lost. Values that
+//! change without a commit (confirmations, the deadline) come from memory. The caller of [`follow`] decides the content of an
+//! event.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -43,6 +44,7 @@ pub(super) fn follow(app: AppState, payment: Payment, place: StreamPermit, rende
         sent: None,
         // The payment may have changed before the subscription.
         is_stale: true,
+        read_at: Instant::now(),
         is_ended: false,
         payment,
         render,
@@ -66,6 +68,7 @@ struct Follower {
     until: Instant,
     sent: Option<WatchedFields>,
     is_stale: bool,
+    read_at: Instant,
     is_ended: bool,
     _open: metrics::OpenStream,
     _place: StreamPermit,
@@ -95,6 +98,7 @@ impl Follower {
                 return None;
             }
             if self.is_stale {
+                self.read_at = Instant::now();
                 let read = payferry_journal::payments::load(self.app.database(), self.payment.id());
                 tokio::select! {
                     () = self.app.config.closing.cancelled() => return None,
@@ -124,6 +128,7 @@ impl Follower {
                 () = self.app.config.closing.cancelled() => return None,
                 () = tokio::time::sleep_until(self.until) => return None,
                 () = self.wake.woken() => self.is_stale = true,
+                () = self.app.may_have_missed(self.read_at) => self.is_stale = true,
                 _ = self.every.tick() => {}
             }
         }

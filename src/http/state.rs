@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::request::Parts;
@@ -20,6 +21,7 @@ use payferry_httpkit::{
 use payferry_runtime::clock::Clock;
 use payferry_runtime::seal::Sealer;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
@@ -35,6 +37,9 @@ pub const STATEMENTS_AT_ONCE: usize = 16;
 pub const WAITS_AT_ONCE: usize = 256;
 /// Cached owners of merchants.
 const MERCHANTS_KNOWN_MAX: u64 = 100_000;
+
+/// Time after which a reader that waits for a change reads again, because a nudge of another node can be lost.
+const MISSED_MAX: Duration = Duration::from_secs(5);
 
 /// Settings of the interface.
 #[derive(Debug, Clone)]
@@ -164,6 +169,14 @@ impl AppShared {
     /// Encrypts secrets.
     pub fn sealer(&self) -> &Sealer {
         self.system.sealer()
+    }
+
+    /// Waits until a change by another node since `read_at` may have been missed. Without other nodes, none is.
+    pub(super) async fn may_have_missed(&self, read_at: Instant) {
+        if !self.system.node().courier().has_receivers() {
+            return std::future::pending().await;
+        }
+        tokio::time::sleep_until(read_at + MISSED_MAX).await;
     }
 
     /// The URL of a payment's page for the payer.

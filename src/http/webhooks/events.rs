@@ -205,12 +205,13 @@ async fn rows(
     // Subscribe before the first read, so that no event between the two is missed.
     let mut wake = app.system.journal().wake_on(psp_id);
     loop {
-        let rows = asked.clone().all(reader).await?;
+        let (rows, read_at) = (asked.clone().all(reader).await?, Instant::now());
         if !rows.is_empty() {
             return Ok(rows);
         }
         tokio::select! {
             () = wake.woken() => {}
+            () = app.may_have_missed(read_at) => {}
             () = tokio::time::sleep_until(until) => return Ok(rows),
             () = app.config.closing.cancelled() => return Ok(rows),
         }
