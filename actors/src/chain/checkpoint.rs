@@ -1,5 +1,5 @@
-//! Points between the steps of a settlement or a reconciliation where a test can kill the settler, or block the process
-//! until it is killed.
+//! Points between the steps of a settlement or a reconciliation where a test can kill the settler, or block it until the
+//! process is killed or the test lets it continue.
 
 #[cfg(feature = "faults")]
 use std::{
@@ -11,9 +11,15 @@ use std::{
 
 use payferry_domain::named;
 
-/// Environment variable with the step after which this process blocks; for tests that kill it there.
+/// Environment variable with the step after which the settler blocks; for tests that kill the process there.
 #[cfg(feature = "faults")]
 pub const HOLD_AFTER: &str = "PAYFERRY_HOLD_AFTER";
+/// Environment variable with the path of a file. A blocked settler continues when the file exists.
+#[cfg(feature = "faults")]
+pub const HOLD_UNTIL: &str = "PAYFERRY_HOLD_UNTIL";
+/// Interval of looks for this file.
+#[cfg(feature = "faults")]
+const HOLD_POLL: std::time::Duration = std::time::Duration::from_millis(50);
 
 named! {
     /// Step that was just completed.
@@ -57,11 +63,13 @@ pub struct NoCheckpoint;
 
 impl Checkpoint for NoCheckpoint {}
 
-/// Checkpoint that blocks forever after a step, so that the process can be killed exactly there.
+/// Checkpoint that blocks after a step, so that the process can be killed or overtaken exactly there.
 #[cfg(feature = "faults")]
 #[derive(Debug)]
 pub struct HoldAfter {
     step: Step,
+    /// File whose existence ends the hold. Without it, the hold never ends.
+    until: Option<std::path::PathBuf>,
     /// Number of times that the step may still pass.
     passes: AtomicU32,
 }
@@ -81,17 +89,19 @@ impl FromStr for HoldAfter {
         let (name, time) = text.split_once(':').unwrap_or((text, "1"));
         let step = name.parse().ok();
         let passes = time.parse::<u32>().ok().and_then(|time| time.checked_sub(1));
-        let found = step.zip(passes).map(|(step, passes)| Self { step, passes: passes.into() });
+        let found = step.zip(passes).map(|(step, passes)| Self { step, until: None, passes: passes.into() });
         found.ok_or_else(|| NoSuchStep(text.to_owned()))
     }
 }
 
 #[cfg(feature = "faults")]
 impl HoldAfter {
-    /// The checkpoint from [`HOLD_AFTER`]; none if the variable is not set.
+    /// The checkpoint from [`HOLD_AFTER`] and [`HOLD_UNTIL`]; none if the first variable is not set.
     pub fn from_env() -> Result<Arc<dyn Checkpoint>, NoSuchStep> {
         match std::env::var(HOLD_AFTER) {
-            Ok(text) => Ok(Arc::new(text.parse::<Self>()?)),
+            Ok(text) => {
+                Ok(Arc::new(Self { until: std::env::var_os(HOLD_UNTIL).map(Into::into), ..text.parse::<Self>()? }))
+            }
             Err(_) => Ok(Arc::new(NoCheckpoint)),
         }
     }
@@ -109,9 +119,13 @@ impl Checkpoint for HoldAfter {
         if self.holds(step) {
             // Not in the log, which may be off or buffered: the test waits for this line.
             let _ = writeln!(std::io::stderr().lock(), "held after {step}");
-            loop {
-                std::thread::park();
-            }
+            let hold = || {
+                while !self.until.as_ref().is_some_and(|file| file.exists()) {
+                    std::thread::sleep(HOLD_POLL);
+                }
+            };
+            // The other tasks of this thread continue on another one.
+            tokio::task::block_in_place(hold);
         }
         Ok(())
     }

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
-use sea_orm::ConnectionTrait;
+use sea_orm::{ConnectionTrait, DbBackend, Statement};
 
 /// A running pair.
 #[derive(Debug)]
@@ -17,16 +18,20 @@ pub struct Pair {
 
 impl Pair {
     /// Starts a primary and its synchronous standby, which the test promotes.
-    pub fn with_standby() -> Self {
-        Self::start("--standby")
+    pub async fn with_standby() -> Arc<Self> {
+        Self::start("--standby").await
     }
 
     /// Starts a primary and its synchronous standby, which Patroni promotes.
-    pub fn of_patroni() -> Self {
-        Self::start("--patroni")
+    pub async fn of_patroni() -> Arc<Self> {
+        Self::start("--patroni").await
     }
 
-    fn start(mode: &str) -> Self {
+    async fn start(mode: &'static str) -> Arc<Self> {
+        tokio::task::spawn_blocking(move || Arc::new(Self::started(mode))).await.unwrap()
+    }
+
+    fn started(mode: &str) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../with-postgres");
         let mut command = Command::new(script);
         command.arg(mode).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -57,12 +62,39 @@ impl Pair {
         admin.close().await.unwrap();
     }
 
-    /// Runs a command of `tests/postgres/control`, which must succeed; returns its output.
-    pub fn control(&self, arguments: &[&str]) -> String {
-        let program = self.variables["PAYFERRY_TEST_PAIR_CONTROL"].as_str();
-        let output = Command::new(program).args(arguments).output().unwrap();
+    /// Runs a command of `tests/postgres/control.sh`, which must succeed; returns its output.
+    pub async fn control(&self, arguments: &[&str]) -> String {
+        let mut command = tokio::process::Command::new(&self.variables["PAYFERRY_TEST_PAIR_CONTROL"]);
+        let output = command.args(arguments).output().await.unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// A number that a server's database returns. Servers are counted from 0.
+    pub async fn number(&self, server: usize, database: &str, sql: &str) -> i64 {
+        let connection = sea_orm::Database::connect(&self.urls(database)[server]).await.unwrap();
+        let row = connection.query_one_raw(Statement::from_string(DbBackend::Postgres, sql)).await.unwrap().unwrap();
+        connection.close().await.unwrap();
+        row.try_get_by_index(0).unwrap()
+    }
+
+    /// The server that Patroni has made the primary, counted from 0.
+    pub async fn primary(&self) -> usize {
+        usize::from(self.control(&["primary"]).await.trim() == "p2")
+    }
+
+    /// Kills Patroni's primary and waits until the other server accepts writes, `times` times. Between the end of a failover and
+    /// the return of the killed server, calls `continues` with the number of the round.
+    pub async fn fail_over(&self, times: usize, continues: impl AsyncFn(usize)) {
+        for round in 0..times {
+            self.control(&["synced"]).await;
+            let [killed, other] = if self.primary().await == 0 { ["p1", "p2"] } else { ["p2", "p1"] };
+            self.control(&["kill", killed]).await;
+            self.control(&["writable", other]).await;
+            continues(round).await;
+            self.control(&["rejoin", killed]).await;
+        }
+        self.control(&["synced"]).await;
     }
 }
 

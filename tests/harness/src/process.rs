@@ -19,6 +19,9 @@ pub const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum time that another program may take to start.
 const START_PATIENCE: Duration = Duration::from_secs(30);
 
+/// Unit of the times in `/proc`.
+const TICK: Duration = Duration::from_millis(10);
+
 /// Path of the binary.
 #[derive(Clone, Debug)]
 pub struct Binary {
@@ -168,6 +171,15 @@ impl Starting {
     /// Process id.
     pub fn id(&self) -> u32 {
         self.child.0.id()
+    }
+
+    /// Processor time that the process has used, in steps of 10 ms.
+    pub fn cpu_time(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).unwrap();
+        // The name of the process may contain spaces.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        let ticks: u32 = fields[11..13].iter().map(|ticks| ticks.parse::<u32>().unwrap()).sum();
+        TICK.saturating_mul(ticks)
     }
 
     /// Sends SIGTERM. The process must exit successfully and in time. Returns the duration.

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use payferry_domain::{Chain, Token};
 use payferry_testkit::client::{CallError, request};
+use payferry_testkit::metrics::metric;
 use payferry_testkit::movements::{VaultAmounts, holdings};
 use payferry_testkit::psp::{PAGE, Psp as Client};
 use payferry_testkit::rpc::Rpc;
@@ -167,6 +168,11 @@ impl Psp {
         let (_, held) = holdings(&Rpc::of_sandbox(self.client.side(), chain), info).await.unwrap();
         let VaultAmounts { vault, treasury } = held[&token];
         (vault.units(), treasury.units())
+    }
+
+    /// Returns a metric, summed over its labels, for a client of the operator's listener.
+    pub async fn metric(&self, name: &str) -> f64 {
+        metric(self.client.side(), name).await.unwrap().unwrap_or_else(|| panic!("no metric {name}"))
     }
 
     /// Returns every payment, newest first.

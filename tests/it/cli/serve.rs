@@ -8,6 +8,7 @@ use payferry_harness::PATIENCE;
 use payferry_harness::database::TestDatabase;
 use payferry_harness::deployment::{Accounts, Deployment};
 use payferry_harness::node::Node;
+use payferry_harness::pair::Pair;
 use payferry_harness::payers::{Payer, Payers};
 use payferry_harness::process::{Binary, Folder};
 use payferry_harness::psp::Psp;
@@ -42,6 +43,15 @@ impl Outside {
         }
         let folder = Folder::new(temp.path(), database.url(), &deployments, &accounts, [0, 0]);
         Self { accounts, chains: deployments, folder, database, _temp: temp }
+    }
+
+    /// Base, and an empty database of a pair of servers at these URLs.
+    pub(super) async fn on_pair(pair: &Pair, database: &str, urls: Vec<String>) -> Self {
+        pair.create_database(database).await;
+        let mut outside = Self::on(TestDatabase::sqlite(), &[Chain::Base]).await;
+        let urls: Vec<toml::Value> = urls.into_iter().map(Into::into).collect();
+        outside.folder.settings["database"].as_table_mut().unwrap().insert("urls".to_owned(), urls.into());
+        outside
     }
 
     /// Deploys the contract on every chain.

@@ -20,6 +20,8 @@ use crate::receiver::{Receiver, ReceiverBehaviour};
 pub const STEPS: [&str; 7] = ["batched", "signed", "stored", "broadcast", "mined", "recorded", "told"];
 /// Variable with the step after which the service holds.
 pub const HOLD_AFTER: &str = "PAYFERRY_HOLD_AFTER";
+/// Variable with the path of a file whose existence ends the hold.
+pub const HOLD_UNTIL: &str = "PAYFERRY_HOLD_UNTIL";
 /// Maximum time for a settlement to reach a step, and for a start to become ready.
 const PATIENCE: Duration = Duration::from_mins(2);
 const POLL: Duration = Duration::from_millis(10);

@@ -2,11 +2,16 @@
 
 use std::time::Instant;
 
-use payferry_harness::kill::kill_log::{HOLD_AFTER, STEPS};
+use payferry_harness::clock::Clock;
+use payferry_harness::kill::kill_log::{HOLD_AFTER, HOLD_UNTIL, STEPS};
 use payferry_harness::proxy::{Line, Proxy};
 use payferry_harness::short_or_long;
+use sea_orm::{ConnectionTrait, DbBackend, Statement, TransactionTrait};
 
 use super::*;
+
+/// Shortest time to live of a payment.
+const EXPIRES_IN_MIN_SECS: i64 = 60;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn work_of_a_frozen_node_goes_on_and_the_thawed_node_ends() {
@@ -33,35 +38,137 @@ async fn work_of_a_frozen_node_goes_on_and_the_thawed_node_ends() {
     second.until_status(after["payment_id"].as_str().unwrap(), "settled").await;
 }
 
-/// The network between the first node, which has every lease, and the database falls silent.
+/// Connections of the first node, which has every lease, that can fall silent: nothing is forwarded, and none is closed.
+struct Lines {
+    database: Proxy,
+    chain: Proxy,
+}
+
+impl Lines {
+    async fn of(fixture: &Fixture) -> (Self, Vec<(&'static str, String)>) {
+        let (database, chain) = (fixture.outside.database.url(), fixture.outside.chains[0].node.url());
+        let lines = Self { database: Proxy::start(database).await, chain: Proxy::start(chain).await };
+        let env = vec![
+            ("PAYFERRY_DATABASE__URL", lines.database.url(database)),
+            ("PAYFERRY_CHAINS__BASE__ENDPOINTS", format!("[{:?}]", lines.chain.url(chain))),
+        ];
+        (lines, env)
+    }
+}
+
+/// The first node loses its database, or all of its network but the balancer's health checks.
 #[tokio::test(flavor = "multi_thread")]
-async fn work_of_a_node_without_a_database_goes_on_and_the_node_ends_when_it_returns() {
+async fn work_of_a_cut_off_node_goes_on_and_the_node_ends_when_the_network_returns() {
+    for is_all in [false, true] {
+        let fixture = Fixture::new().await;
+        let (lines, env) = Lines::of(&fixture).await;
+        let mut nodes = Nodes::start_with(&fixture.binary, &fixture.outside.folder, 2, env).await;
+        let urls = [0, 1].map(|number| nodes.node(number).api_url().to_owned());
+        let [first, second] = [fixture.psp(&urls[0]).await, fixture.psp(&urls[1]).await];
+        let payment = initiate(&first, "cut-off").await;
+        lines.database.set(Line::Silent);
+        if is_all {
+            lines.chain.set(Line::Silent);
+        }
+        let since = Instant::now();
+        fixture.pay(&payment).await;
+        let ready = async || {
+            let answer = reqwest::get(format!("{}/readyz", urls[0])).await;
+            expect(answer.map_or(0, |answer| answer.status().as_u16()), |status| *status == 503)
+        };
+        eventually("the node is not ready", ready).await;
+        let unready_after = since.elapsed();
+        second.until_status(payment["payment_id"].as_str().unwrap(), "settled").await;
+        let took = since.elapsed();
+        println!("unready {unready_after:?} and settled {took:?} after the node was cut off");
+        assert!(took < TAKEOVER_MAX.saturating_mul(short_or_long(3, 1)), "{took:?}");
+        for line in [&lines.database, &lines.chain] {
+            line.set(Line::Open);
+        }
+        let node = nodes.node(0);
+        let status = tokio::task::block_in_place(|| node.process.until_ended(Duration::from_secs(30)));
+        assert_eq!(status.code(), Some(1), "{}", node.process.log());
+        assert!(node.process.log().contains("this node was declared gone"), "{}", node.process.log());
+        let (vault, treasury) = fixture.outside.chains[0].holdings(&fixture.psp_id, Token::Usdc).await;
+        assert_eq!(vault + treasury, 10_000_000, "the payment is settled once");
+        nodes.node(1).process.stop();
+    }
+}
+
+/// The owner of the chain loses the chain's only endpoint, which the other node still reaches.
+#[tokio::test(flavor = "multi_thread")]
+async fn payment_waits_while_the_owner_of_the_chain_has_no_endpoint() {
     let fixture = Fixture::new().await;
-    let url = fixture.outside.database.url().to_owned();
-    let proxy = Proxy::start(&url).await;
-    let env = vec![("PAYFERRY_DATABASE__URL", proxy.url(&url))];
+    let (lines, env) = Lines::of(&fixture).await;
     let mut nodes = Nodes::start_with(&fixture.binary, &fixture.outside.folder, 2, env).await;
+    let operator = fixture.operator(nodes.node(1).operator_url());
+    let ids = both_ready(&operator).await;
+    let psp = fixture.psp(nodes.node(1).api_url()).await;
+    let [waiting, moved] = [initiate(&psp, "waiting").await, initiate(&psp, "moved").await];
+    lines.chain.set(Line::Silent);
+    fixture.pay(&waiting).await;
+    let down = async || {
+        let readiness = operator.call(Method::GET, "/readyz", Value::Null).await.1;
+        expect(readiness["chains"].clone(), |chains| chains["usable"] == 0)
+    };
+    eventually("the other node knows it", down).await;
+    let body = psp.initiation("10", Token::Usdc, "base");
+    let (status, refused) = psp.call(Method::POST, "/payments/initiate", body).await;
+    assert_eq!((status.as_u16(), &refused["code"]), (503, &json!("chain_unavailable")), "{refused}");
+    assert_eq!(psp.read(waiting["payment_id"].as_str().unwrap()).await["status"], "pending");
+    // The operator hands the chain over to the node that reaches it.
+    hand_over(&operator, "chain:base", &ids["n2"]).await;
+    fixture.pay(&moved).await;
+    for payment in [&waiting, &moved] {
+        psp.until_status(payment["payment_id"].as_str().unwrap(), "settled").await;
+    }
+    nodes.stop();
+}
+
+/// The clock of the first node, which has every lease, is 30 s ahead and later 30 s behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_clock_of_a_node_is_named_moves_no_lease_and_expires_nothing() {
+    let fixture = Fixture::new().await;
+    let clock = Clock::new(fixture.outside.folder.path());
+    let mut nodes = Nodes::start_with(&fixture.binary, &fixture.outside.folder, 2, clock.env()).await;
     let urls = [0, 1].map(|number| nodes.node(number).api_url().to_owned());
     let [first, second] = [fixture.psp(&urls[0]).await, fixture.psp(&urls[1]).await];
-    let payment = initiate(&first, "cut-off").await;
-    proxy.set(Line::Silent);
-    let since = Instant::now();
-    fixture.pay(&payment).await;
-    let ready = async || {
-        let answer = reqwest::get(format!("{}/readyz", urls[0])).await;
-        expect(answer.map_or(0, |answer| answer.status().as_u16()), |status| *status == 503)
-    };
-    eventually("the node is not ready", ready).await;
-    let unready_after = since.elapsed();
-    second.until_status(payment["payment_id"].as_str().unwrap(), "settled").await;
-    let took = since.elapsed();
-    println!("unready {unready_after:?} and settled {took:?} after the database was cut off");
-    assert!(took < TAKEOVER_MAX.saturating_mul(short_or_long(3, 1)), "{took:?}");
-    proxy.set(Line::Open);
-    let node = nodes.node(0);
-    let status = tokio::task::block_in_place(|| node.process.until_ended(Duration::from_secs(30)));
-    assert_eq!(status.code(), Some(1), "{}", node.process.log());
-    assert!(node.process.log().contains("this node was declared gone"), "{}", node.process.log());
+    let operators = [0, 1].map(|number| fixture.operator(nodes.node(number).operator_url()));
+    let operator = &operators[0];
+    both_ready(operator).await;
+    let claimed_before = claimed(&operators).await;
+    for seconds in [30_i64, -30] {
+        let mut body = first.initiation("10", Token::Usdc, "base");
+        body["expires_in"] = EXPIRES_IN_MIN_SECS.into();
+        let deadline = first.ok(Method::POST, "/payments/initiate", body).await;
+        let since = Instant::now();
+        clock.set(seconds);
+        let readiness = async || {
+            let (status, answer) = operator.call(Method::GET, "/readyz", Value::Null).await;
+            let named = answer["node"]["clock_offset_ms"].as_i64();
+            let is_off = |offset_ms: i64| (offset_ms - seconds * 1_000).abs() < 3_000;
+            expect(answer, |_| status == 503 && named.is_some_and(is_off))
+        };
+        eventually(format!("the node names its clock's offset of {seconds} s"), readiness).await;
+        // Its chain and its payments are still this node's work.
+        let payment = initiate(&second, &seconds.to_string()).await;
+        fixture.pay(&payment).await;
+        second.until_status(payment["payment_id"].as_str().unwrap(), "settled").await;
+        let id = deadline["payment_id"].as_str().unwrap();
+        if let Some(rest) = Duration::from_secs(short_or_long(0, 40)).checked_sub(since.elapsed()) {
+            tokio::time::sleep(rest).await;
+        }
+        assert_eq!(second.read(id).await["status"], "pending", "{seconds}");
+        clock.set(0);
+        let ready =
+            async || expect(operator.call(Method::GET, "/readyz", Value::Null).await.0, |status| *status == 200);
+        eventually("the node is ready again", ready).await;
+        if short_or_long(false, true) {
+            second.until_status(id, "failed").await;
+        }
+    }
+    assert!(claimed(&operators).await <= claimed_before, "no node was declared gone");
+    nodes.stop();
 }
 
 /// The owner of the chain freezes between two steps of a settlement, and thaws when another node has settled the payment.
@@ -70,7 +177,8 @@ async fn settlement_of_a_node_that_freezes_between_two_steps_is_finished_once() 
     let fixture = Fixture::new().await;
     let steps = short_or_long(&["stored"][..], &STEPS[..]);
     for (done, step) in steps.iter().enumerate() {
-        let env = vec![(HOLD_AFTER, (*step).to_owned())];
+        let until = fixture.outside.folder.path().join(format!("continue-after-{step}"));
+        let env = vec![(HOLD_AFTER, (*step).to_owned()), (HOLD_UNTIL, until.to_str().unwrap().to_owned())];
         let mut nodes = Nodes::start_with(&fixture.binary, &fixture.outside.folder, 2, env).await;
         let urls = [0, 1].map(|number| nodes.node(number).api_url().to_owned());
         let [first, second] = [fixture.psp(&urls[0]).await, fixture.psp(&urls[1]).await];
@@ -87,6 +195,8 @@ async fn settlement_of_a_node_that_freezes_between_two_steps_is_finished_once() 
         // After the last steps, the first node has settled it.
         until_owned(&operator, "chain:base", &ids["n2"]).await;
         let node = nodes.node(0);
+        // The settlement continues, too.
+        std::fs::write(&until, "").unwrap();
         node.process.signal("CONT");
         let status = tokio::task::block_in_place(|| node.process.until_ended(Duration::from_secs(30)));
         assert_eq!(status.code(), Some(1), "{step}: {}", node.process.log());
@@ -98,4 +208,45 @@ async fn settlement_of_a_node_that_freezes_between_two_steps_is_finished_once() 
         assert_eq!(vault + treasury, paid, "{step}: a payment is settled once");
         nodes.node(1).process.stop();
     }
+}
+
+/// The chain gets another owner while the settler of the first one is between two steps. Then the settler continues.
+#[tokio::test(flavor = "multi_thread")]
+async fn write_of_an_owner_that_was_replaced_is_refused() {
+    let fixture = Fixture::new().await;
+    let until = fixture.outside.folder.path().join("continue");
+    let env = vec![(HOLD_AFTER, "batched".to_owned()), (HOLD_UNTIL, until.to_str().unwrap().to_owned())];
+    let mut nodes = Nodes::start_with(&fixture.binary, &fixture.outside.folder, 2, env).await;
+    let psp = fixture.psp(nodes.node(0).api_url()).await;
+    let operator = fixture.operator(nodes.node(0).operator_url());
+    let ids = both_ready(&operator).await;
+    let payment = initiate(&psp, "replaced").await;
+    fixture.pay(&payment).await;
+    let process = &nodes.node(0).process;
+    let held = async || expect(process.log(), |log| log.contains("held after batched"));
+    eventually("the settlement is held", held).await;
+    // As the claim of another node, which commits when the owner's next writes wait for it.
+    let connection = fixture.outside.database.connect().await;
+    let claiming = fixture.outside.database.connect().await.begin().await.unwrap();
+    let claim = format!("UPDATE leases SET owner = '{}', epoch = epoch + 1 WHERE name = 'chain:base'", ids["n2"]);
+    claiming.execute_unprepared(&claim).await.unwrap();
+    std::fs::write(&until, "").unwrap();
+    let waiting = async || {
+        let sql =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        let row = connection.query_one_raw(Statement::from_string(DbBackend::Postgres, sql)).await.unwrap().unwrap();
+        expect(row.try_get_by_index::<i64>(0).unwrap(), |count| *count > 0)
+    };
+    eventually("a write of the owner waits", waiting).await;
+    claiming.commit().await.unwrap();
+    let refused = async || expect(operator.metric("payferry_fence_lost_total").await, |count| *count > 0.0);
+    eventually("the write is refused", refused).await;
+    psp.until_status(payment["payment_id"].as_str().unwrap(), "settled").await;
+    // The first node goes on with its other work.
+    let after = initiate(&psp, "after").await;
+    fixture.pay(&after).await;
+    psp.until_status(after["payment_id"].as_str().unwrap(), "settled").await;
+    let (vault, treasury) = fixture.outside.chains[0].holdings(&fixture.psp_id, Token::Usdc).await;
+    assert_eq!(vault + treasury, 20_000_000, "each payment is settled once");
+    nodes.stop();
 }

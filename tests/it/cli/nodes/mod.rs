@@ -2,6 +2,7 @@
 
 mod database;
 mod faults;
+mod figures;
 mod restarts;
 mod sandbox;
 mod work;
@@ -9,9 +10,11 @@ mod work;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures::future::join_all;
 use payferry_domain::{Chain, Token};
 use payferry_harness::database::TestDatabase;
 use payferry_harness::nodes::Nodes;
+use payferry_harness::pair::Pair;
 use payferry_harness::payers::{Payer, Payers};
 use payferry_harness::process::Binary;
 use payferry_harness::psp::Psp;
@@ -20,13 +23,14 @@ use payferry_harness::{PATIENCE, eventually, expect};
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::failover::{DATABASE, PAYMENTS};
 use super::serve::{Outside, binary};
+use super::two_services::settle;
 
-const DATABASE: &str = "payferry";
+/// Variable that names another binary to measure, such as one of a release build.
+const MEASURED: &str = "PAYFERRY_MEASURED_BINARY";
 /// Longest time from a failure of a node to the first step of its successor: 1.5 times the TTL of 6 s, and the first read.
 const TAKEOVER_MAX: Duration = Duration::from_secs(9 + 3);
-/// Concurrent clients.
-const CLIENTS: usize = 4;
 
 /// An outside world with deployed contracts, for nodes.
 struct Fixture {
@@ -55,6 +59,20 @@ impl Fixture {
         Self { outside, binary, psp_id, key, receiver }
     }
 
+    /// With the binary that is measured.
+    async fn measured() -> Self {
+        let mut fixture = Self::new().await;
+        if let Ok(path) = std::env::var(MEASURED) {
+            fixture.binary = Binary::at(path);
+        }
+        fixture
+    }
+
+    /// On a pair of database servers, at these URLs.
+    async fn on_pair(pair: &Pair, urls: Vec<String>) -> Self {
+        Self::on(Outside::on_pair(pair, DATABASE, urls).await).await
+    }
+
     async fn nodes(&self, count: usize) -> Nodes<'_> {
         Nodes::start(&self.binary, &self.outside.folder, count).await
     }
@@ -71,6 +89,10 @@ impl Fixture {
         let wallet = payment["intermediary_wallet"].as_str().unwrap().parse().unwrap();
         let payers = Payers::new(&self.outside.chains[0], &self.outside.accounts);
         payers.transfer(Payer::Clean, Token::Usdc, wallet, 10_000_000).await;
+    }
+
+    async fn settle(&self, psp: &Psp, key: &str) {
+        settle(&self.outside, psp, key).await;
     }
 }
 
@@ -123,4 +145,10 @@ async fn until_owned(operator: &Psp, lease: &str, node_id: &str) {
     let owner = async || all_leases(operator).await.get(lease).and_then(|(owner, _)| owner.clone()).unwrap_or_default();
     let moved = async || expect(owner().await, |owner| owner == node_id);
     eventually(format!("{lease} moves to {node_id}"), moved).await;
+}
+
+/// Leases that nodes have claimed: at the start, and those of nodes that were declared gone.
+async fn claimed(operators: &[Psp]) -> f64 {
+    let claimed = r#"payferry_lease_takeovers_total{cause="claimed"}"#;
+    join_all(operators.iter().map(|operator| operator.metric(claimed))).await.iter().sum()
 }

@@ -2,11 +2,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
-use futures::future::join_all;
 use payferry_harness::short_or_long;
 
+use sea_orm::ConnectionTrait;
+
 use super::*;
+use crate::sse::Events;
+
+/// Clients that write at the same time.
+const CLIENTS: usize = 4;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn any_node_takes_any_request_whichever_node_does_the_work() {
@@ -124,4 +130,52 @@ async fn readers_on_every_node_miss_no_event() {
         assert_eq!(seen.unwrap(), feed);
     }
     nodes.stop();
+}
+
+/// Opens the stream of a payment.
+async fn stream(psp: &Psp, id: &str) -> Events {
+    let request = reqwest::Client::new().get(format!("{}/payments/{id}/events", psp.url)).bearer_auth(&psp.api_key);
+    let response = request.send().await.unwrap();
+    let (status, headers) = (response.status(), response.headers().clone());
+    Events::of(status, &headers, response.bytes_stream())
+}
+
+/// Longest time until the stream of one node shows a change that another node made.
+async fn longest_lag(fixture: &Fixture) -> Duration {
+    let mut nodes = fixture.nodes(2).await;
+    let urls = [0, 1].map(|number| nodes.node(number).api_url().to_owned());
+    let [first, second] = [fixture.psp(&urls[0]).await, fixture.psp(&urls[1]).await];
+    both_ready(&fixture.operator(nodes.node(0).operator_url())).await;
+    let mut longest = Duration::ZERO;
+    for number in 0..short_or_long(5, 50) {
+        let payment = initiate(&first, &number.to_string()).await;
+        let id = payment["payment_id"].as_str().unwrap();
+        let mut stream = stream(&second, id).await;
+        stream.until("the state", |event| event.name == "payment").await;
+        first.ok(Method::POST, &format!("/payments/{id}/cancel"), Value::Null).await;
+        let changed_at = Instant::now();
+        stream.until("the end", |event| event.name == "end" && event.data == "failed").await;
+        longest = longest.max(changed_at.elapsed());
+    }
+    nodes.stop();
+    longest
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stream_of_another_node_is_late_by_at_most_a_second() {
+    let longest = longest_lag(&Fixture::new().await).await;
+    println!("{longest:?}");
+    assert!(longest < Duration::from_secs(short_or_long(3, 1)), "{longest:?}");
+}
+
+/// Nodes find changes by polling.
+#[tokio::test(flavor = "multi_thread")]
+async fn stream_of_another_node_is_late_by_at_most_six_seconds_without_nudges() {
+    let fixture = Fixture::new().await;
+    let connection = fixture.outside.database.connect().await;
+    connection.execute_unprepared("ALTER FUNCTION pg_notify(text, text) RENAME TO pg_notify_gone").await.unwrap();
+    let longest = longest_lag(&fixture).await;
+    println!("{longest:?}");
+    assert!(longest > Duration::from_millis(100), "{longest:?}: a nudge was sent");
+    assert!(longest < Duration::from_secs(short_or_long(9, 6)), "{longest:?}");
 }
