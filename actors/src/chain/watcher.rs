@@ -33,6 +33,8 @@ use super::{ChainContext, metrics};
 
 /// Consecutive polls of a lagging node before the lag is reported.
 const LAG_LOOKS_QUIET: u32 = 3;
+/// Longest wait after an error of the database: payments are accepted again soon after it is back.
+const BACKOFF_DATABASE_MAX: Duration = Duration::from_secs(2);
 /// Wait after the chain was found to differ from its configuration.
 const BACKOFF_MISCONFIGURED: Duration = Duration::from_mins(1);
 
@@ -350,6 +352,8 @@ impl WatcherState {
     async fn fail(&mut self, error: PollError) {
         let wait = match &error {
             PollError::Spec(spec) if !spec.is_transient() => BACKOFF_MISCONFIGURED,
+            // The endpoints are not the cause, so they need no pause.
+            PollError::Journal(_) | PollError::Store(_) => backoff(self.report.failures).min(BACKOFF_DATABASE_MAX),
             _ => error.retry_after().unwrap_or_default().max(backoff(self.report.failures)),
         };
         self.not_before = Instant::now() + wait;

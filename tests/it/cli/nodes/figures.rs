@@ -63,10 +63,8 @@ async fn round(count: usize, payments: usize) -> Round {
     eventually("every payment is complete", async || expect(open().await, |open| *open == 0)).await;
     let took = since.elapsed();
     let total = f64::from(u32::try_from(payments).unwrap());
-    let figures = Round {
-        cpu: cpu(&mut nodes).saturating_sub(cpu_before).div_f64(total),
-        rate: total / took.as_secs_f64(),
-    };
+    let figures =
+        Round { cpu: cpu(&mut nodes).saturating_sub(cpu_before).div_f64(total), rate: total / took.as_secs_f64() };
     println!("{count} nodes: {figures:?}");
     nodes.stop();
     figures

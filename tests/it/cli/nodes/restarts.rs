@@ -9,13 +9,15 @@ use sea_orm::{ConnectionTrait, DbBackend, Statement};
 
 use super::*;
 
+/// Largest p99 of the response time during restarts, if it is more than twice that before.
+const RESPONSE_P99_MAX: Duration = Duration::from_millis(100);
 /// Id of a node of a later version.
 const LATER: &str = "node_01JZZZZZZZZZZZZZZZZZZZZZZZ";
 
 /// Restarts each node in turn while clients initiate payments through the balancer without retries.
 #[tokio::test(flavor = "multi_thread")]
 async fn rolling_restart_fails_no_request() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::measured().await;
     let mut nodes = fixture.nodes(3).await;
     let psp = Arc::new(fixture.psp(&nodes.api_url()).await);
     initiate(&psp, "first").await;
@@ -32,8 +34,11 @@ async fn rolling_restart_fails_no_request() {
         "{} requests, none failed; p99 {before:?} before the restarts and {meanwhile:?} meanwhile",
         initiated.len()
     );
-    // In the short form, the starts of new processes and other tests keep the processors busy.
-    assert!(meanwhile <= before.saturating_mul(short_or_long(20, 2)), "{before:?} {meanwhile:?}");
+    // The starts of new processes, and other tests in the short form, keep the processors of a small machine busy.
+    assert!(
+        meanwhile <= before * 2 || meanwhile <= RESPONSE_P99_MAX * short_or_long(20, 1),
+        "{before:?} {meanwhile:?}"
+    );
     assert_eq!(psp.payments().await.len(), initiated.len() + 1);
     nodes.stop();
 }
