@@ -14,6 +14,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::eventually;
+
 /// Interval of health checks, and the time limit of one.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Failed health checks after which a node gets no requests.
@@ -37,7 +39,8 @@ struct Backend {
 impl Balancer {
     /// Listens on this port of the loopback address; 0 takes a free one.
     pub async fn start(port: u16) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+        // An earlier balancer on this port may just have been dropped.
+        let listener = eventually("the port is free", || TcpListener::bind(("127.0.0.1", port))).await;
         let (address, backends) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<Backend>>>::default());
         let accepting = AbortOnDropHandle::new(tokio::spawn(accept(listener, backends.clone())));
         Self { address, backends, _accepting: accepting }
