@@ -51,6 +51,21 @@ pub struct NodesPlan {
     pub faults: BTreeMap<NodeFault, u32>,
 }
 
+impl NodesPlan {
+    /// Distributes a number of faults over the kinds.
+    pub fn of(nodes: usize, faults: usize) -> Self {
+        let faults = u32::try_from(faults).unwrap_or(u32::MAX);
+        let (gone, frozen, restarted) = (faults / 4, faults / 6, faults / 10);
+        let counts = [
+            (NodeFault::Killed, faults - gone - frozen - restarted),
+            (NodeFault::Gone, gone),
+            (NodeFault::Frozen, frozen),
+            (NodeFault::Restarted, restarted),
+        ];
+        Self { nodes, faults: counts.into() }
+    }
+}
+
 /// The nodes, behind a balancer of their public listeners and one of their operator listeners.
 pub struct Nodes<'a> {
     binary: &'a Binary,

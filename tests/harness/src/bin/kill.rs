@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use payferry_harness::database::TestDatabase;
 use payferry_harness::kill::{Chains, Run};
+use payferry_harness::nodes::NodesPlan;
 use payferry_harness::process::Binary;
 use payferry_testkit::progress::Progress;
 
@@ -16,12 +17,17 @@ use payferry_testkit::progress::Progress;
     after_help = "Examples:
   cargo build --release && cargo run --release -p payferry-harness --bin kill -- --kills 1000
   tests/with-postgres cargo run --release -p payferry-harness --bin kill -- --kills 1000 --database postgres
+  tests/with-postgres cargo run --release -p payferry-harness --bin kill -- --kills 120 --nodes 3 --database postgres
   cargo run -p payferry-harness --bin kill -- --kills 20 --seed 7 --chains anvil --binary target/debug/payferry"
 )]
 struct Args {
     /// Number of kills.
     #[arg(long, default_value_t = 1_000)]
     kills: usize,
+    /// Number of nodes that share a PostgreSQL database. With several, a quarter of the kills leave a node away until others
+    /// have taken over, a sixth freeze it instead, and a tenth restart it.
+    #[arg(long, default_value_t = 1)]
+    nodes: usize,
     /// sqlite (a new file), postgres (a new database on the server named by PAYFERRY_TEST_POSTGRES), or the URL of an
     /// empty database.
     #[arg(long, default_value = "sqlite")]
@@ -55,6 +61,10 @@ async fn main() -> ExitCode {
         eprintln!("error: {} does not exist; build it, or name another binary with --binary", args.binary.display());
         return ExitCode::from(2);
     }
+    if args.nodes > 1 && args.database == "sqlite" {
+        eprintln!("error: several nodes need PostgreSQL: add --database postgres");
+        return ExitCode::from(2);
+    }
     let (database, url) = match args.database.as_str() {
         "sqlite" => own(TestDatabase::sqlite()),
         "postgres" => own(TestDatabase::postgres().await),
@@ -66,6 +76,7 @@ async fn main() -> ExitCode {
     let mut run = Run::new(Binary::at(args.binary), args.kills, &url);
     (run.chains, run.rate, run.progress) = (args.chains, args.rate, progress.clone());
     run.seed = args.seed.unwrap_or(run.seed);
+    run.nodes = (args.nodes > 1).then(|| NodesPlan::of(args.nodes, args.kills));
     let report = run.report().await;
     progress.done();
     drop(database);
