@@ -9,7 +9,7 @@ mod template;
 
 use std::path::{Path, PathBuf};
 
-use sea_orm::{ConnectionTrait, DatabaseConnection, DbErr, Statement};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement};
 use tempfile::TempDir;
 use ulid::Ulid;
 use url::Url;
@@ -192,6 +192,12 @@ pub fn chosen_postgres() -> bool {
         Ok("sqlite") | Err(_) => false,
         Ok(other) => panic!("{DATABASE} is {other:?}, expected sqlite or postgres"),
     }
+}
+
+/// The number that a query of PostgreSQL returns.
+pub async fn number(connection: &impl ConnectionTrait, sql: &str) -> i64 {
+    let row = connection.query_one_raw(Statement::from_string(DbBackend::Postgres, sql)).await.unwrap().unwrap();
+    row.try_get_by_index(0).unwrap()
 }
 
 /// Returns the steps of SQLite's plan for a statement.

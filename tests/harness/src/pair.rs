@@ -7,7 +7,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use sea_orm::{ConnectionTrait, DbBackend, Statement};
+use sea_orm::ConnectionTrait;
+
+use crate::database::number;
 
 /// A running pair.
 #[derive(Debug)]
@@ -73,9 +75,9 @@ impl Pair {
     /// A number that a server's database returns. Servers are counted from 0.
     pub async fn number(&self, server: usize, database: &str, sql: &str) -> i64 {
         let connection = sea_orm::Database::connect(&self.urls(database)[server]).await.unwrap();
-        let row = connection.query_one_raw(Statement::from_string(DbBackend::Postgres, sql)).await.unwrap().unwrap();
+        let found = number(&connection, sql).await;
         connection.close().await.unwrap();
-        row.try_get_by_index(0).unwrap()
+        found
     }
 
     /// The server that Patroni has made the primary, counted from 0.

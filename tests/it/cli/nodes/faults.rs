@@ -6,7 +6,7 @@ use payferry_harness::clock::Clock;
 use payferry_harness::kill::kill_log::{HOLD_AFTER, HOLD_UNTIL, STEPS};
 use payferry_harness::proxy::{Line, Proxy};
 use payferry_harness::short_or_long;
-use sea_orm::{ConnectionTrait, DbBackend, Statement, TransactionTrait};
+use sea_orm::{ConnectionTrait, TransactionTrait};
 
 use super::*;
 
@@ -231,8 +231,7 @@ async fn write_of_an_owner_that_was_replaced_is_refused() {
     let waiting = async || {
         let sql =
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        let row = connection.query_one_raw(Statement::from_string(DbBackend::Postgres, sql)).await.unwrap().unwrap();
-        expect(row.try_get_by_index::<i64>(0).unwrap(), |count| *count > 0)
+        expect(number(&connection, sql).await, |count| *count > 0)
     };
     eventually("a write of the owner waits", waiting).await;
     claiming.commit().await.unwrap();

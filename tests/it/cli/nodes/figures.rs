@@ -4,7 +4,6 @@
 use std::time::Instant;
 
 use payferry_harness::short_or_long;
-use sea_orm::{ConnectionTrait, DbBackend, Statement};
 
 use super::*;
 
@@ -40,10 +39,6 @@ async fn round(count: usize, payments: usize) -> Round {
     }
     fixture.settle(&psp, "first").await;
     let connection = fixture.outside.database.connect().await;
-    let number = async |sql: &str| {
-        let row = connection.query_one_raw(Statement::from_string(DbBackend::Postgres, sql)).await.unwrap().unwrap();
-        row.try_get_by_index::<i64>(0).unwrap()
-    };
     let cpu = |nodes: &mut Nodes<'_>| (0..count).map(|number| nodes.node(number).process.cpu_time()).sum::<Duration>();
     let (cpu_before, since) = (cpu(&mut nodes), Instant::now());
     let payers = Payers::new(&fixture.outside.chains[0], &fixture.outside.accounts);
@@ -58,7 +53,7 @@ async fn round(count: usize, payments: usize) -> Round {
     let open = async || {
         let open = "SELECT count(*) FROM payments WHERE status <> 'settled'";
         let undelivered = "SELECT count(*) FROM deliveries WHERE status <> 'delivered'";
-        number(open).await + number(undelivered).await
+        number(&connection, open).await + number(&connection, undelivered).await
     };
     eventually("every payment is complete", async || expect(open().await, |open| *open == 0)).await;
     let took = since.elapsed();

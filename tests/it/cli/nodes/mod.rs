@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use payferry_domain::{Chain, Token};
-use payferry_harness::database::TestDatabase;
+use payferry_harness::database::{TestDatabase, number};
 use payferry_harness::nodes::Nodes;
 use payferry_harness::pair::Pair;
 use payferry_harness::payers::{Payer, Payers};

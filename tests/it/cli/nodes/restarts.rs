@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use payferry_harness::initiators::{Initiated, Initiators};
 use payferry_harness::short_or_long;
-use sea_orm::{ConnectionTrait, DbBackend, Statement};
+use sea_orm::ConnectionTrait;
 
 use super::*;
 
@@ -87,8 +87,7 @@ async fn node_restarts_beside_a_later_version_and_leaves_its_lease_to_it() {
     // The later version ends, and this version takes over the lease that it knows.
     let count = async |condition: &str| {
         let sql = format!("SELECT count(*) FROM leases l LEFT JOIN nodes n ON n.id = l.owner WHERE {condition}");
-        let row = connection.query_one_raw(Statement::from_string(DbBackend::Postgres, sql)).await.unwrap().unwrap();
-        row.try_get_by_index::<i64>(0).unwrap()
+        number(&connection, &sql).await
     };
     let taken = async || expect(count("l.name = 'job:vaults' AND n.name = 'n1'").await, |count| *count == 1);
     eventually("the lease has a new owner", taken).await;

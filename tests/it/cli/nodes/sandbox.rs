@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, Utc};
 use payferry_harness::process::{Served, Starting};
 use payferry_harness::short_or_long;
-use sea_orm::{ConnectionTrait, DbBackend, Statement};
 use tempfile::TempDir;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -158,8 +157,7 @@ async fn idle_second_node_costs_little() {
     let connection = fixture.outside.database.connect().await;
     let transactions = async || {
         let sql = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()";
-        let row = connection.query_one_raw(Statement::from_string(DbBackend::Postgres, sql)).await.unwrap().unwrap();
-        row.try_get_by_index::<i64>(0).unwrap()
+        number(&connection, sql).await
     };
     let window = Duration::from_secs(short_or_long(8, 20));
     let in_window = async || {

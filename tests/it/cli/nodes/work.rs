@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use payferry_harness::short_or_long;
-
 use sea_orm::ConnectionTrait;
 
 use super::*;
