@@ -108,14 +108,14 @@ impl Aggregate for OutboundTransfer {
         }
     }
 
-    async fn live_ids(
+    async fn live_versions(
         database: &Database,
         _: RangeInclusive<u8>,
         after: Option<OutboundId>,
         limit: u64,
-    ) -> Result<Vec<OutboundId>, StoreError> {
+    ) -> Result<Vec<(OutboundId, u32)>, StoreError> {
         let rows = store::load_live(database, &after.map(|id| id.to_string()).unwrap_or_default(), limit).await?;
-        Ok(rows.iter().filter_map(|row| row.id.parse().ok()).collect())
+        Ok(rows.iter().filter_map(|row| Some((row.id.parse().ok()?, row.version.try_into().ok()?))).collect())
     }
 
     async fn decide(

@@ -155,12 +155,6 @@ impl PaymentId {
         Timestamp(self.ulid().timestamp_ms() as i64)
     }
 
-    /// Returns the lowest id of this time of generation.
-    pub const fn first_at(at: Timestamp) -> Self {
-        #[allow(clippy::cast_sign_loss, reason = "times before 1970 generate no ids")]
-        Self::from_ulid(Ulid::from_parts(at.as_millis() as u64, 0))
-    }
-
     /// Parses a public id, `pay_` or `tr_`, into the id of the payment.
     pub fn of_public(text: &str) -> Option<Self> {
         text.parse().ok().or_else(|| text.parse().ok().map(TransferId::payment))

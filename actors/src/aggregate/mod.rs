@@ -78,11 +78,6 @@ pub(crate) trait Aggregate: Clone + Send + Sync + Sized + 'static {
     /// Wall-clock time when the id was generated.
     fn made_at(id: Self::Id) -> Timestamp;
 
-    /// Id before those generated from `since` on, if the order of ids is that of their generation.
-    fn id_before(_since: Timestamp) -> Option<Self::Id> {
-        None
-    }
-
     /// Loads one aggregate.
     fn load(database: &Database, id: Self::Id) -> impl Future<Output = Result<Option<Self>, StoreError>> + Send;
     /// Page of the live aggregates of some logical shards, by id, after `after`; an empty page is the end. Unreadable
@@ -93,13 +88,13 @@ pub(crate) trait Aggregate: Clone + Send + Sync + Sized + 'static {
         after: Option<Self::Id>,
         limit: u64,
     ) -> impl Future<Output = Result<Vec<Self>, StoreError>> + Send;
-    /// Like [`Self::load_live`], but only ids, including those of unreadable rows.
-    fn live_ids(
+    /// Like [`Self::load_live`], but only ids and versions, including those of unreadable rows.
+    fn live_versions(
         database: &Database,
         shards: RangeInclusive<u8>,
         after: Option<Self::Id>,
         limit: u64,
-    ) -> impl Future<Output = Result<Vec<Self::Id>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Vec<(Self::Id, u32)>, StoreError>> + Send;
 
     /// True if the command may only be decided after all recorded facts have been applied: a notification may have been
     /// lost.

@@ -19,7 +19,7 @@ use ractor::{ActorProcessingErr, RpcReplyPort, SupervisionEvent};
 use super::Services;
 use super::actor::Message;
 use super::{Aggregate, Aggregates, ChainProgress, log_about};
-use crate::observe::ActorSubject;
+use crate::observe::{ActorSubject, Note};
 
 /// Interval of the timer wheel.
 const TICK: Duration = Duration::from_millis(250);
@@ -27,12 +27,11 @@ const TICK: Duration = Duration::from_millis(250);
 const REHYDRATION_PAGE: u64 = 1_000;
 /// Pause before an aggregate with an unreadable row is tried again.
 const RELOAD_PAUSE: Duration = Duration::from_secs(2);
-/// Interval of searches for live aggregates without an actor. Each one reads the index of all live ones.
+/// Interval of searches for live aggregates without an actor, or with an actor that is behind the row. Each one reads the id
+/// and the version of all live ones.
 const SWEEP_INTERVAL: Duration = Duration::from_mins(5);
-/// Interval of searches for new live aggregates without an actor, on a node that shares the database.
-const SWEEP_NEW_INTERVAL: Duration = Duration::from_secs(10);
-/// Age up to which such an aggregate is new.
-const NEW_SECS: i64 = 120;
+/// The same on a node that shares the database: other nodes change rows, and their nudges may be lost.
+const SWEEP_SHARED_INTERVAL: Duration = Duration::from_secs(30);
 /// Ids of live aggregates per page of that search.
 const SWEEP_PAGE: u64 = 1_000;
 /// Minimum age of an aggregate that counts as missing its actor: before that, its creator may be about to start it.
@@ -45,8 +44,6 @@ pub(crate) enum SupervisorMessage<A: Aggregate> {
     Gain(BTreeSet<u8>, RpcReplyPort<()>),
     /// This node lost shards: forget their timers.
     Lose,
-    /// Start live aggregates without an actor that were created a short time ago, perhaps by another node.
-    SweepNew,
     /// Message for an aggregate without a live actor.
     Wake(A::Id, Message<A>),
     /// Notify the aggregate when the chain has been read up to this time.
@@ -59,7 +56,7 @@ pub(crate) enum SupervisorMessage<A: Aggregate> {
     ChainProgressed(Chain, ChainProgress),
     /// Ask every live aggregate to resume its pending effects.
     ResumeAll,
-    /// Start live aggregates after this id that have no actor.
+    /// Start live aggregates after this id that have no actor, and have actors that are behind read their rows.
     Sweep(Option<A::Id>),
     /// Turn the timer wheel.
     Tick,
@@ -106,10 +103,8 @@ impl<A: Aggregate> Behaviour for Supervisor<A> {
         self.aggregates.set_supervisor(self.index, Some(myself.clone()));
         myself.cast(SupervisorMessage::Rehydrate)?;
         myself.send_interval(TICK, || SupervisorMessage::Tick);
-        myself.send_interval(SWEEP_INTERVAL, || SupervisorMessage::Sweep(None));
-        if self.aggregates.node.is_shared() {
-            myself.send_interval(SWEEP_NEW_INTERVAL, || SupervisorMessage::SweepNew);
-        }
+        let interval = if self.aggregates.node.is_shared() { SWEEP_SHARED_INTERVAL } else { SWEEP_INTERVAL };
+        myself.send_interval(interval, || SupervisorMessage::Sweep(None));
         Ok(State::new())
     }
 
@@ -131,10 +126,6 @@ impl<A: Aggregate> Behaviour for Supervisor<A> {
                 state.passed.retain(|(id, ..)| holds(id));
                 state.resumes.retain(|id, _| holds(id));
                 state.scheduled.retain(|(_, id), _| holds(id));
-            }
-            SupervisorMessage::SweepNew => {
-                let since = self.aggregates.clock.real_now::<Timestamp>().plus_secs(-NEW_SECS);
-                Box::pin(self.sweep(myself, A::id_before(since), state)).await;
             }
             SupervisorMessage::Wake(id, message) => Box::pin(self.wake(myself, id, Some(message), state)).await,
             SupervisorMessage::AwaitDeadline(id, chain, at) => {
@@ -263,14 +254,15 @@ impl<A: Aggregate> Supervisor<A> {
         self.aggregates.spawn(Box::new(aggregate), myself.get_cell()).await.map(Some)
     }
 
-    /// Starts the live aggregates of a page that have no actor, then continues with the next page. They were committed
-    /// after their creator had given up, or could not be started then.
+    /// Starts the live aggregates of a page that have no actor: they were committed after their creator had given up, or could
+    /// not be started then. Has the actors that are behind read their rows: another node has changed them, and its nudge was
+    /// lost. Then continues with the next page.
     async fn sweep(&self, myself: &Mailbox<SupervisorMessage<A>>, after: Option<A::Id>, state: &mut State<A>) {
         let Services { database, registry, clock, .. } = &**self.aggregates;
         if !self.aggregates.holds_any(self.index) {
             return;
         }
-        let page = match A::live_ids(database, self.aggregates.shards_of(self.index), after, SWEEP_PAGE).await {
+        let page = match A::live_versions(database, self.aggregates.shards_of(self.index), after, SWEEP_PAGE).await {
             Ok(page) => page,
             Err(error) => {
                 let (kind, kinds, index) = (A::SUPERVISOR.as_str(), A::KIND.as_str(), self.index);
@@ -278,11 +270,17 @@ impl<A: Aggregate> Supervisor<A> {
                 return;
             }
         };
-        let Some(last) = page.last().copied() else { return };
+        let Some((last, _)) = page.last().copied() else { return };
         let before = clock.real_now::<Timestamp>().as_millis().saturating_sub(UNATTENDED_AFTER_MS);
-        for id in page {
-            let is_attended =
-                self.aggregates.live(id).is_some() || state.resumes.contains_key(&id) || registry.is_quarantined(id);
+        for (id, version) in page {
+            if let Some(actor) = self.aggregates.live(id) {
+                // A commit that is just being made is read once more, which changes nothing.
+                if Note::unpack(actor.actor_metrics().note()).version < version {
+                    let _ = actor.cast(Message::Touched);
+                }
+                continue;
+            }
+            let is_attended = state.resumes.contains_key(&id) || registry.is_quarantined(id);
             if is_attended || !self.aggregates.holds(id) || A::made_at(id).as_millis() > before {
                 continue;
             }

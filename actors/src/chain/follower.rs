@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use payferry_domain::payment::{AuthorizationState, Payment, SettlementState};
-use payferry_domain::{Address, Amount, Hash32, OperationId, PaymentId, Timestamp};
+use payferry_domain::{Address, Amount, Hash32, PaymentId, Timestamp};
 use payferry_entities::{OperationStatus, chain_views, operations, query_all, transfers};
 use payferry_evm::eip3009::Eip3009Domain;
 use payferry_journal::chain::{is_outbound, queue, rows};
@@ -26,7 +25,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::errors::Errors;
-use super::outcomes::{Outcome, notify};
 use super::settler::{PublishedSettler, SettlerHandle};
 use super::sweep::{SWEEP_INTERVAL, Sweep};
 use super::watchlist::ChainView;
@@ -99,6 +97,7 @@ struct Seen {
     swept_at: Option<Instant>,
     mined_page: queue::QueuePage<queue::OperationPosition>,
     failed_page: queue::QueuePage<queue::OperationPosition>,
+    undone_page: queue::QueuePage<queue::OperationPosition>,
 }
 
 impl Follower {
@@ -231,16 +230,27 @@ impl Follower {
         let mined = mined.await.map_err(text)?;
         let failed = queue::with_status(database, spec.chain, OperationStatus::Failed, &mut seen.failed_page);
         let failed = failed.await.map_err(text)?;
-        let waiting = self.notify_outcomes(mined.into_iter().chain(failed).collect()).await?;
+        let undone = queue::undone(database, spec.chain, &mut seen.undone_page).await.map_err(text)?;
+        let waiting = self.notify_outcomes([mined, failed, undone].concat()).await?;
         self.0.touched.lock().extend(waiting);
         Ok(())
     }
 
     /// Looks for transfers and outcomes of operations of touched payments and outbound transfers. Returns those that wait for an
-    /// outcome.
+    /// outcome. If the database cannot be read, all of them stay touched.
     async fn notify_touched(&self) -> Result<Vec<String>, String> {
-        let ChainContext { spec, database, .. } = &self.0.context;
         let touched: Vec<String> = std::mem::take(&mut *self.0.touched.lock()).into_iter().collect();
+        let notified = self.notify_facts(&touched).await;
+        if notified.is_err() {
+            self.0.touched.lock().extend(touched);
+        }
+        notified
+    }
+
+    /// Looks for transfers and outcomes of operations of these payments and outbound transfers. Returns those that wait for an
+    /// outcome.
+    async fn notify_facts(&self, touched: &[String]) -> Result<Vec<String>, String> {
+        let ChainContext { spec, database, .. } = &self.0.context;
         let mut waiting = Vec::new();
         for subjects in touched.chunks(SUBJECTS_MAX) {
             let ids: Vec<PaymentId> = subjects.iter().filter_map(|subject| subject.parse().ok()).collect();
@@ -272,28 +282,9 @@ impl Follower {
         let notified: HashSet<&str> = notified.iter().map(|row| row.id.as_str()).collect();
         let waiting = mined.iter().filter(|row| !notified.contains(row.id.as_str())).map(|row| row.payment_id.clone());
         let waiting = waiting.collect();
-        let undone = [OperationStatus::Queued, OperationStatus::Submitted];
-        for row in rows.iter().filter(|row| row.revision > 1 && undone.contains(&row.status) && !is_outbound(row)) {
-            let Ok(id) = row.payment_id.parse() else { continue };
-            let payment = payments::load(&context.database, id).await.map_err(text)?;
-            if payment.is_some_and(|payment| is_done(&payment, row)) {
-                notify(&*context.inbox, row, &Outcome::Orphaned);
-            }
-        }
+        context.notify_undone(&rows).await.map_err(text)?;
         Ok(waiting)
     }
-}
-
-/// True if the payment believes that the operation has succeeded.
-fn is_done(payment: &Payment, row: &operations::Model) -> bool {
-    let Ok(operation) = row.id.parse::<OperationId>() else { return false };
-    let is_settled = |settlement: &payferry_domain::payment::Settlement| {
-        settlement.operation == operation && settlement.state == SettlementState::Settled
-    };
-    let is_collected = |authorization: &payferry_domain::payment::Authorization| {
-        authorization.operation == operation && authorization.state == AuthorizationState::Final
-    };
-    payment.settlement.as_deref().is_some_and(is_settled) || payment.authorization.as_deref().is_some_and(is_collected)
 }
 
 impl Published {

@@ -5,11 +5,16 @@ use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use payferry_domain::outbound::{self, FailureReason, OutboundId};
-use payferry_domain::payment::{BlockRef, CollectedBlock, Command};
+use payferry_domain::payment::{
+    Authorization, AuthorizationState, BlockRef, CollectedBlock, Command, Payment, Settlement, SettlementState,
+};
 use payferry_domain::{Amount, Hash32, OperationId, PaymentId, RefundId, Timestamp};
 use payferry_entities::{OperationStatus, operations};
 use payferry_evm::client::ClientError;
-use payferry_journal::chain::{is_outbound, queue};
+use payferry_journal::chain::is_outbound;
+use payferry_journal::chain::queue::{self, UNDONE};
+use payferry_journal::payments::{self, StoreError};
+use sea_orm::DbErr;
 use tokio::time::Instant;
 
 use super::ChainContext;
@@ -120,6 +125,17 @@ impl SentOutcomes {
     }
 }
 
+/// True if the payment believes that the operation has succeeded.
+fn is_done(payment: &Payment, row: &operations::Model) -> bool {
+    let Ok(operation) = row.id.parse::<OperationId>() else { return false };
+    let is_settled =
+        |settlement: &Settlement| settlement.operation == operation && settlement.state == SettlementState::Settled;
+    let is_collected = |authorization: &Authorization| {
+        authorization.operation == operation && authorization.state == AuthorizationState::Final
+    };
+    payment.settlement.as_deref().is_some_and(is_settled) || payment.authorization.as_deref().is_some_and(is_collected)
+}
+
 impl ChainContext {
     /// Notifies payments and outbound transfers of those of these mined operations that are final for their tier; returns
     /// them.
@@ -178,6 +194,25 @@ impl ChainContext {
         Ok(notified)
     }
 
+    /// Notifies the payments that believe in an outcome which a reorganisation has undone. The notification that came with the
+    /// change may have been lost.
+    pub(super) async fn notify_undone(&self, rows: &[operations::Model]) -> Result<(), DbErr> {
+        let is_undone =
+            |row: &&operations::Model| UNDONE.contains(&row.status) && row.revision > 1 && !is_outbound(row);
+        for row in rows.iter().filter(is_undone) {
+            let Ok(id) = row.payment_id.parse() else { continue };
+            match payments::load(&self.database, id).await {
+                Ok(Some(payment)) if is_done(&payment, row) => {
+                    notify(&*self.inbox, row, &Outcome::Orphaned);
+                }
+                // The actor of an unreadable payment reports it.
+                Ok(_) | Err(StoreError::Unreadable { .. }) => {}
+                Err(StoreError::Database(error)) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// Notifies a payment or outbound transfer of a lasting failure.
     pub(super) fn notify_failure(&self, row: &operations::Model) {
         let reason = row.failure.as_deref().unwrap_or("no reason was given");
@@ -191,9 +226,11 @@ impl SettlerState {
     pub(super) async fn complete(&mut self, errors: &mut Errors) -> Result<(), SettleError> {
         if self.args.handle.take_repeat_request() {
             self.outcomes = SentOutcomes::default();
+            self.undone_at = None;
         }
         self.outcomes.expire();
         self.notify_failed_again().await?;
+        self.notify_undone_again().await?;
         let ended = self.end_authorizations(errors).await;
         errors.take(ended)?;
         let ChainContext { spec, database, .. } = &self.args.context;
@@ -213,6 +250,17 @@ impl SettlerState {
         for row in failed.iter().filter(|row| !self.outcomes.contains(row)).collect::<Vec<_>>() {
             self.notify_failed(row);
         }
+        Ok(())
+    }
+
+    async fn notify_undone_again(&mut self) -> Result<(), SettleError> {
+        if self.undone_at.is_some_and(|at| at.elapsed() < NOTIFY_AGAIN_AFTER) {
+            return Ok(());
+        }
+        let ChainContext { spec, database, .. } = &self.args.context;
+        let undone = queue::undone(database, spec.chain, &mut self.undone_page).await?;
+        self.args.notify_undone(&undone).await?;
+        self.undone_at = Some(Instant::now());
         Ok(())
     }
 

@@ -297,6 +297,9 @@ pub struct SettlerState {
     pub(super) done_page: queue::QueuePage<queue::OperationPosition>,
     /// Next page of failed operations.
     pub(super) failed_page: queue::QueuePage<queue::OperationPosition>,
+    pub(super) undone_page: queue::QueuePage<queue::OperationPosition>,
+    /// When undone outcomes were last looked for.
+    pub(super) undone_at: Option<Instant>,
     window_open: bool,
     polls: PollRequests,
     /// Progress with open transactions, and with queued operations.
@@ -335,6 +338,8 @@ impl Behaviour for Settler {
             mined_page: queue::QueuePage::default(),
             done_page: queue::QueuePage::default(),
             failed_page: queue::QueuePage::default(),
+            undone_page: queue::QueuePage::default(),
+            undone_at: None,
             window_open: false,
             polls,
             tracking: Pass::default(),
@@ -381,6 +386,12 @@ impl Behaviour for Settler {
                 let _ = reply.send(state.report.clone());
             }
         }
+        Ok(())
+    }
+
+    /// Another node may settle on the chain from now on, and reports what blocks it.
+    async fn post_stop(&self, state: &mut SettlerState) -> ActorResult {
+        metrics::BLOCKED.set_count(&metrics::of(state.args.spec.chain), 0);
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use payferry_runtime::observe::{ActorFailure, ActorRegistry, Cause};
 use sea_orm::DbErr;
 
 use super::quarantine::{Quarantinable, Quarantine, QuarantineCounts, Quarantined, QuarantinedSubject, Quarantines};
-use super::tally::Tally;
+use super::tally::{Tallied, Tally};
 use super::view::{self, TreeView};
 use super::{ActorSubject, metrics};
 
@@ -105,6 +105,12 @@ impl TreeMetrics {
         if of_all && self.tally.is_counted() {
             metrics::refresh_payments(&self.tally.read());
         }
+    }
+
+    /// Sets the gauges of all payments to 0, because another node reports them from now on.
+    pub(crate) fn forget_payments(&self) {
+        let none = |tallied| Tallied { count: 0, live: 0, ..tallied };
+        metrics::refresh_payments(&self.tally.read().into_iter().map(none).collect::<Vec<_>>());
     }
 
     /// View of the tree. `payments_live` returns the live payments of a shard.

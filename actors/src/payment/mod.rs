@@ -136,10 +136,6 @@ impl Aggregate for Payment {
         id.made_at()
     }
 
-    fn id_before(since: Timestamp) -> Option<PaymentId> {
-        Some(PaymentId::first_at(since))
-    }
-
     async fn load(database: &Database, id: PaymentId) -> Result<Option<Self>, StoreError> {
         payments::load(database, id).await
     }
@@ -153,13 +149,13 @@ impl Aggregate for Payment {
         payments::load_live(database, shards, after, limit).await
     }
 
-    async fn live_ids(
+    async fn live_versions(
         database: &Database,
         shards: RangeInclusive<u8>,
         after: Option<PaymentId>,
         limit: u64,
-    ) -> Result<Vec<PaymentId>, StoreError> {
-        payments::live_ids(database, shards, after, limit).await
+    ) -> Result<Vec<(PaymentId, u32)>, StoreError> {
+        payments::live_versions(database, shards, after, limit).await
     }
 
     fn must_know_all(&self, command: &Command) -> bool {

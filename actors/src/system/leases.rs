@@ -15,7 +15,7 @@ use payferry_runtime::supervise::RootMessage;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::start::ChainSetup;
-use super::{Inner, System};
+use super::{Inner, Parts, System};
 use crate::aggregate::{Message, SupervisorMessage};
 use crate::announcer;
 use crate::auditors::AuditorsConfig;
@@ -118,6 +118,16 @@ impl System {
         {
             tracing::error!(%error, "some actors of lost leases did not stop");
         }
+        let Parts { services, ledger, vaults, .. } = &*self.inner.parts;
+        if names.contains(&LeaseName::Job(Job::Ledger)) {
+            ledger.forget(services.clock.real_now(), &services.chains);
+        }
+        if names.contains(&LeaseName::Job(Job::Vaults)) {
+            vaults.forget();
+        }
+        if names.contains(&LeaseName::Job(Job::Tally)) {
+            services.registry.forget_payments();
+        }
     }
 
     /// Follows the chains and the nudges of other nodes.
@@ -217,8 +227,8 @@ impl System {
 
     /// Nudges may be lost: looks at everything that they could have been about.
     fn missed(&self) {
-        self.payments().each_supervisor(|| SupervisorMessage::SweepNew);
-        self.outbound().each_supervisor(|| SupervisorMessage::SweepNew);
+        self.payments().each_supervisor(|| SupervisorMessage::Sweep(None));
+        self.outbound().each_supervisor(|| SupervisorMessage::Sweep(None));
         self.inner.followers.lock().values().for_each(|(follower, _)| follower.wake());
         self.webhooks().gain();
         self.services().chains.nudge_settlers();

@@ -126,6 +126,12 @@ impl Findings {
         metrics::record_progress(found.position, found.checked_at.map(|at| now.millis_since(at)));
     }
 
+    /// Forgets the findings, because another node checks the ledger from now on.
+    pub(crate) fn forget(&self, now: Timestamp, chains: &Chains) {
+        *self.0.write() = Found::default();
+        self.refresh_metrics(now, chains);
+    }
+
     /// Returns the payments, payouts, and withdrawals with imbalances, to be checked again.
     pub(super) fn subjects(&self, limit: usize) -> Vec<String> {
         let found = self.0.read();

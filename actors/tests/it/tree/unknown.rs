@@ -1,15 +1,19 @@
 //! Commands with an unknown result. The caller learns that the result is unknown and must not simply repeat the
 //! command, because a repeated refund request is paid again. Also payments that exist although their creation
-//! seemed to fail.
+//! seemed to fail, and changes whose notification was lost.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use payferry_actors::{InitiateError, InitiatePayment};
-use payferry_domain::payment::{Payment, RefundState, Status};
-use payferry_domain::{CommandError, PaymentId};
+use payferry_domain::payment::{Command, Payment, RefundState, SettlementState, Status, transition};
+use payferry_domain::{Amount, CommandError, PaymentId};
+use payferry_entities::{OperationStatus, operations};
+use payferry_journal::payments::{RequestRows, transition_write};
+use payferry_journal::psps::Destinations;
 use payferry_runtime::observe::ActorKind;
-use sea_orm::{ActiveModelTrait, IntoActiveModel};
+use sea_orm::sea_query::{Expr, ExprTrait};
+use sea_orm::{ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 
 use super::{RETURNED_TO, idempotency_key, refund};
 use crate::env::Env;
@@ -94,4 +98,51 @@ async fn live_payment_without_an_actor_is_found() {
     env.pay(&payment, "10").await;
     env.until_status(payment.id(), Status::Settled).await;
     assert_eq!(env.system().observe().payments_spawned, 1);
+}
+
+/// Commits a command without a notification, as a node that dies just after its commit.
+async fn commit_elsewhere(env: &Env, id: PaymentId, command: &Command) {
+    let (payment, now) = (env.load(id).await, env.clock().now());
+    let transition = transition(&payment, command, now).unwrap().unwrap();
+    let (rows, to) = (RequestRows::default(), |_| Destinations::default());
+    let write = transition_write(&payment, &transition, command, rows, now, Amount::MAX, to).unwrap();
+    env.system().journal().submit(write).await.unwrap();
+}
+
+/// The payment has an actor, which is behind the row.
+#[tokio::test(flavor = "multi_thread")]
+async fn refund_that_another_node_committed_is_sent_after_a_sweep() {
+    let env = Env::new().await;
+    let id = env.underpaid("4").await.id();
+    commit_elsewhere(&env, id, &refund(RETURNED)).await;
+    let queued = operations::Entity::find().filter(operations::Column::PaymentId.eq(id.to_string()));
+    env.until("the refund is queued", async || {
+        env.system().sweep_payments();
+        queued.clone().one(env.database.reader()).await.unwrap().is_some()
+    })
+    .await;
+    is_sent_once(&env, id).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn payment_learns_that_its_settlement_was_undone_although_the_notification_was_lost() {
+    use operations::Column::{NotBefore, PaymentId, Revision, Status as State};
+    let env = Env::new().await;
+    let id = env.initiate_and_settle().await.id();
+    let settlement = PaymentId.eq(id.to_string());
+    let operation = async || operations::Entity::find().filter(settlement.clone()).one(env.database.reader()).await;
+    env.until("applied", async || operation().await.unwrap().unwrap().status == OperationStatus::Succeeded).await;
+    // As the settler records it after a reorganisation; it stays queued.
+    operations::Entity::update_many()
+        .filter(settlement.clone())
+        .col_expr(State, Expr::value(OperationStatus::Queued))
+        .col_expr(Revision, Expr::col(Revision).add(1))
+        .col_expr(NotBefore, Expr::value(i64::MAX))
+        .exec(env.database.writer())
+        .await
+        .unwrap();
+    let is_undone = |now: &Payment| {
+        now.settlement.as_deref().is_some_and(|settlement| settlement.state != SettlementState::Settled)
+    };
+    env.until_payment(id, "no longer settled", is_undone).await;
 }

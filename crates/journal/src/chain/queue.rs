@@ -85,8 +85,15 @@ pub async fn with_status(
     status: OperationStatus,
     page: &mut QueuePage<OperationPosition>,
 ) -> Result<Vec<operations::Model>, DbErr> {
+    paged(database, operations_with(chain, status), page).await
+}
+
+async fn paged(
+    database: &Database,
+    mut query: Select<operations::Entity>,
+    page: &mut QueuePage<OperationPosition>,
+) -> Result<Vec<operations::Model>, DbErr> {
     use operations::Column::{CreatedAt, Id};
-    let mut query = operations_with(chain, status);
     if let Some((created_at, id)) = &page.after {
         let after = CreatedAt.gt(*created_at).or(CreatedAt.eq(*created_at).and(Id.gt(id.as_str())));
         query = query.filter(after);
@@ -95,6 +102,22 @@ pub async fn with_status(
     let rows = query.all(database.reader()).await?;
     page.turn(&rows, OPERATIONS_PAGE, |row| (row.created_at, row.id.clone()));
     Ok(rows)
+}
+
+/// Statuses of an operation without an outcome. With a revision above 1, it may have had one.
+pub const UNDONE: [OperationStatus; 2] = [OperationStatus::Queued, OperationStatus::Submitted];
+
+/// Page of the operations that were queued or sent again, oldest first: a reorganisation may have undone their outcome.
+pub async fn undone(
+    database: &Database,
+    chain: Chain,
+    page: &mut QueuePage<OperationPosition>,
+) -> Result<Vec<operations::Model>, DbErr> {
+    let undone = operations::Entity::find()
+        .filter(operations::Column::Chain.eq(chain.as_str()))
+        .filter(operations::Column::Status.is_in(UNDONE))
+        .filter(operations::Column::Revision.gt(1));
+    paged(database, undone, page).await
 }
 
 /// Operations of these payments and outbound transfers on the chain that are not cancelled or applied.

@@ -124,16 +124,16 @@ pub async fn load_live(
     }
 }
 
-/// Like [`load_live`], but only ids, including those of unreadable rows.
-pub async fn live_ids(
+/// Like [`load_live`], but only ids and versions, including those of unreadable rows.
+pub async fn live_versions(
     database: &Database,
     shards: RangeInclusive<u8>,
     after: Option<PaymentId>,
     limit: u64,
-) -> Result<Vec<PaymentId>, StoreError> {
+) -> Result<Vec<(PaymentId, u32)>, StoreError> {
     let after = after.map(|after| after.to_string());
-    let ids: Vec<String> = live_rows(database, "id", &shards, after, limit).await?;
-    ids.iter().map(|id| id_of(id)).collect()
+    let rows: Vec<(String, i64)> = live_rows(database, "id, version", &shards, after, limit).await?;
+    rows.iter().map(|(id, version)| Ok((id_of(id)?, u32::try_from(*version).unwrap_or(u32::MAX)))).collect()
 }
 
 /// Wallets of all live payments, including unreadable ones. A row with an invalid wallet or id is skipped and logged:
