@@ -4,6 +4,7 @@
 //! The database is authoritative. Every actor is a cache with a queue: it can be killed at any moment and is rebuilt
 //! from its rows. This crate knows no HTTP server and has no singletons: a test may run several trees.
 
+mod admission;
 mod aggregate;
 mod announcer;
 pub mod auditors;
@@ -22,6 +23,7 @@ pub mod payment;
 pub mod reconcile;
 pub mod system;
 
+pub use admission::{AdmissionView, QueueDelay};
 pub use system::{
     ChainAway, ChainChoiceRequest, ChainSetup, InitiateError, InitiatePayment, OrderAnswer, OrderError, OutboundOrder,
     OutboundView, PaymentView, StartError, System, SystemConfig, SystemView,

@@ -29,6 +29,7 @@ use payferry_runtime::seal::Sealer;
 use payferry_runtime::supervise::RootMessage;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::admission::Admission;
 use crate::aggregate::{Aggregate, Aggregates, Message, Request, Services, SupervisorMessage};
 use crate::chain::{ChainView, Follower};
 use crate::chains::Chains;
@@ -78,6 +79,8 @@ struct Inner {
     root: Mailbox<RootMessage>,
     /// Task of the journal; ends with the tree.
     _writing: AbortOnDropHandle<()>,
+    /// Measures the delays that decide about admission.
+    _sampling: AbortOnDropHandle<()>,
     /// Updates gauges.
     _refreshing: AbortOnDropHandle<()>,
     /// Maintains the list of wallets.
@@ -103,6 +106,7 @@ struct Parts {
     /// Findings of the vault auditor.
     vaults: VaultFindings,
     accounts: PlainAccounts,
+    admission: Arc<Admission>,
 }
 
 /// A chain did not say what kind of account an address is.

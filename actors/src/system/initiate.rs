@@ -77,6 +77,9 @@ impl System {
         let spec = services.chains.spec(chain).ok_or(unavailable.clone())?;
         let token_address = spec.token_address(request.token).ok_or(unavailable.clone())?;
         let vaults = services.chains.vaults(chain).ok_or(unavailable)?;
+        if !self.inner.parts.admission.admit() {
+            return Err(InitiateError::Busy);
+        }
         let is_pay_in = request.purpose.is_pay_in();
         if let Purpose::Transfer { to } = request.purpose {
             let send_max = services.chains.send_max(psp.ceilings.send_max, Asset { chain, address: token_address });

@@ -16,6 +16,7 @@ use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::System;
+use crate::admission::AdmissionView;
 use crate::aggregate::{ActorMemory, Aggregate, Aggregates, Message};
 use crate::observe::{ActorSubject, OutboundLine, PaymentLine, Quarantine, Tallied, TreeMetrics, TreeView};
 
@@ -92,6 +93,11 @@ impl Deref for System {
 }
 
 impl System {
+    /// State of the admission of new payments on this node.
+    pub fn admission(&self) -> AdmissionView {
+        self.inner.parts.admission.view()
+    }
+
     /// Counts of the tree.
     pub fn observe(&self) -> SystemView {
         let (payments, registry) = (self.payments(), self.registry());

@@ -22,6 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::leases::{Holder, Leased};
 use super::refresh::refresh;
 use super::{Inner, Parts, System, wallets};
+use crate::admission::Admission;
 use crate::aggregate::{Aggregate, Aggregates, Services, Supervisor, SupervisorMessage};
 use crate::announcer::{self, Announcer};
 use crate::auditors::AuditorsConfig;
@@ -106,6 +107,7 @@ impl System {
         for setup in &setups {
             crate::chain::metrics::register(setup.spec.chain, setup.client.endpoints_len());
         }
+        crate::admission::describe();
         check::describe();
         reconcile::describe();
         let chains_of_node = setups.iter().map(|setup| setup.spec.chain).collect();
@@ -143,6 +145,8 @@ impl System {
         let keeping = wallets::keep(services.clone());
         let clients = setups.iter().map(|setup| (setup.spec.chain, setup.client.clone()));
         let accounts = PlainAccounts::new(clients);
+        let admission = Arc::<Admission>::default();
+        let sampling = admission.clone().sample(ActorRegistry::clone(&services.registry), services.journal.clone());
         let parts = Arc::new(Parts {
             services,
             payments,
@@ -151,11 +155,13 @@ impl System {
             ledger: Findings::default(),
             vaults: VaultFindings::default(),
             accounts: accounts.clone(),
+            admission,
         });
         let clients = setups.iter().map(|setup| (setup.spec.clone(), setup.client.clone())).collect();
         let leased = Leased { chains: setups, clients: Arc::new(clients), auditors };
         let inner = Inner {
             leased,
+            _sampling: AbortOnDropHandle::new(tokio::spawn(sampling)),
             _refreshing: refresh(parts.clone()),
             parts,
             inbox,

@@ -2,8 +2,8 @@
 
 pub(crate) mod page;
 
-use payferry_actors::System;
 use payferry_actors::observe::{QuarantinedSubject, Tallied, TreeView};
+use payferry_actors::{AdmissionView, System};
 use payferry_httpkit::{Answer, ApiError};
 use payferry_runtime::observe::{Incident, KindView};
 use serde::Serialize;
@@ -54,6 +54,8 @@ pub struct Overview {
     /// Undelivered events. `None` if the database does not answer in time.
     pub webhooks: Option<Webhooks>,
     pub journal: JournalLine,
+    /// Admission of new payments on this node.
+    pub admission: AdmissionView,
     pub unsafe_settings: Vec<UnsafeSetting>,
 }
 
@@ -95,6 +97,7 @@ pub async fn overview(operator: &Operator) -> Overview {
         chains: chains::chains(system, works.as_ref()),
         webhooks: undelivered,
         journal: journal::line(system),
+        admission: system.admission(),
         unsafe_settings: operator.config.unsafe_settings.clone(),
     }
 }

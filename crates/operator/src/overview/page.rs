@@ -130,6 +130,17 @@ fn figures(view: &Overview, now: Timestamp) -> Markup {
                     }
                 }
             }
+            div {
+                dt title="An overloaded service completes the payments that it has before it accepts more." { "New payments" }
+                dd #admission {
+                    @match view.admission.limit_per_second {
+                        None => "accepted",
+                        Some(0.0) => span.bad-ink { "refused" },
+                        Some(limit) => span.bad-ink { "up to " (format!("{limit:.0}")) "/s" },
+                    }
+                    small { (grouped(view.admission.refused)) " refused as overloaded" }
+                }
+            }
             div { dt { "To settle" } dd { (chains::to_settle(&view.chains)) } }
             div {
                 dt { "Restarts" }

@@ -179,6 +179,11 @@ impl ActorKindMetrics {
         usize::try_from(self.depth.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
+    /// Number of messages that were taken, and the sum of their waiting times in microseconds.
+    pub fn waits(&self) -> (u64, u64) {
+        (self.totals.messages.load(Ordering::Relaxed), self.totals.wait_us.load(Ordering::Relaxed))
+    }
+
     fn restarts(&self) -> impl Iterator<Item = (Cause, u64)> {
         let all = Cause::ALL.iter().map(|cause| (*cause, self.restarts[*cause as usize].load(Ordering::Relaxed)));
         all.filter(|(_, count)| *count > 0)

@@ -178,3 +178,30 @@ async fn stream_of_another_node_is_late_by_at_most_six_seconds_without_nudges() 
     assert!(longest > Duration::from_millis(100), "{longest:?}: a nudge was sent");
     assert!(longest < Duration::from_secs(short_or_long(9, 6)), "{longest:?}");
 }
+
+/// The effects of a command are carried out by the node that holds the payment, although it was not notified.
+#[tokio::test(flavor = "multi_thread")]
+async fn refund_requested_at_another_node_is_sent_without_nudges() {
+    let fixture = Fixture::new().await;
+    let connection = fixture.outside.database.connect().await;
+    connection.execute_unprepared("ALTER FUNCTION pg_notify(text, text) RENAME TO pg_notify_gone").await.unwrap();
+    let mut nodes = fixture.nodes(2).await;
+    let urls = [0, 1].map(|number| nodes.node(number).api_url().to_owned());
+    let [first, second] = [fixture.psp(&urls[0]).await, fixture.psp(&urls[1]).await];
+    let payment = initiate(&first, "short").await;
+    let wallet = payment["intermediary_wallet"].as_str().unwrap().parse().unwrap();
+    let payers = Payers::new(&fixture.outside.chains[0], &fixture.outside.accounts);
+    payers.transfer(Payer::Clean, Token::Usdc, wallet, 4_000_000).await;
+    let id = payment["payment_id"].as_str().unwrap();
+    first.until_status(id, "mismatched").await;
+    let refund = json!({ "address": "0x70997970C51812dc3A010C7d01b50e0d17dc79C8" });
+    second.ok(Method::POST, &format!("/payments/{id}/refunds"), refund).await;
+    let requested_at = Instant::now();
+    let sent = async || {
+        let payment = second.read(id).await;
+        if payment["refunds"][0]["status"] == "sent" { Ok(()) } else { Err(payment.to_string()) }
+    };
+    eventually("the refund is sent", sent).await;
+    println!("sent {:?} after the request", requested_at.elapsed());
+    nodes.stop();
+}

@@ -1,0 +1,141 @@
+//! Admission of new payments: the payments that the service has accepted are completed before it accepts more.
+//!
+//! The delay of the queues between the steps of a payment says whether the service can complete more: of the journal, of the
+//! mailboxes of payments, which contain what the watchers have read, and of the webhook sender. What a slow chain, database or
+//! receiver takes is not part of it. Deliberately absent: a limit of the number of live payments, which mostly wait for payers.
+
+mod controller;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use payferry_journal::Journal;
+use payferry_runtime::observe::{ActorKind, ActorRegistry};
+use serde::Serialize;
+use tokio::time::MissedTickBehavior;
+use utoipa::ToSchema;
+
+use controller::{Controller, SAMPLE};
+
+payferry_runtime::metrics! {
+    Counter REFUSED = "payferry_admission_refused_total",
+        "New payments that were refused because the service was overloaded.", exported;
+    Gauge LIMIT = "payferry_admission_limit",
+        "New payments that are admitted per second at most: 0 while admission is closed, -1 without a limit.";
+    Gauge(Seconds) DELAY = "payferry_admission_delay_seconds",
+        "Mean delay in the queues of this kind of actor during the last tenth of a second.";
+}
+
+/// Kinds of actors whose queues are measured.
+const QUEUES: [ActorKind; 3] = [ActorKind::Journal, ActorKind::Payment, ActorKind::Endpoint];
+
+/// Admission of new payments on this node.
+#[derive(Default)]
+pub(crate) struct Admission {
+    controller: Mutex<Controller>,
+    delays: Mutex<[Duration; QUEUES.len()]>,
+    refused: AtomicU64,
+}
+
+/// View of admission.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct AdmissionView {
+    /// New payments that are admitted per second at most: 0 while admission is closed, null without a limit.
+    pub limit_per_second: Option<f64>,
+    /// New payments refused since the start of the service.
+    pub refused: u64,
+    /// Delay above which new payments are refused if it lasts for half a second, in milliseconds.
+    pub delay_target_ms: u64,
+    /// Delay of each measured queue during the last tenth of a second, in milliseconds.
+    pub delays: Vec<QueueDelay>,
+}
+
+/// Delay of the queues of a kind of actor.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct QueueDelay {
+    /// Kind of actor.
+    pub queue: ActorKind,
+    /// Mean delay, milliseconds.
+    pub delay_ms: f64,
+}
+
+/// Totals of a queue at the last sample.
+#[derive(Clone, Copy, Default)]
+struct Totals {
+    messages: u64,
+    wait_us: u64,
+    delay: Duration,
+}
+
+impl Admission {
+    /// Admits a new payment, or refuses it.
+    pub(crate) fn admit(&self) -> bool {
+        let is_admitted = self.controller.lock().admit();
+        if !is_admitted {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            REFUSED.add(&[], 1);
+        }
+        is_admitted
+    }
+
+    /// Samples the delays until it is dropped.
+    pub(crate) async fn sample(self: Arc<Self>, registry: ActorRegistry, journal: Journal) {
+        let mut ticks = tokio::time::interval(SAMPLE);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut totals, mut commits) = ([Totals::default(); QUEUES.len()], journal.stats());
+        loop {
+            ticks.tick().await;
+            let delays: [Duration; QUEUES.len()] = std::array::from_fn(|place| {
+                totals[place] = totals[place].next(&registry, QUEUES[place]);
+                totals[place].delay
+            });
+            // A write always waits for the commit that is being made; that is the time of the database and no queue.
+            let stats = journal.stats();
+            let groups = stats.groups - commits.groups;
+            let commit = Duration::from_micros((stats.commit_time_us - commits.commit_time_us) / groups.max(1));
+            commits = stats;
+            let delays = [delays[0].saturating_sub(commit), delays[1], delays[2]];
+            *self.delays.lock() = delays;
+            let longest = delays.into_iter().max().unwrap_or_default();
+            let limit = {
+                let mut controller = self.controller.lock();
+                controller.sampled(longest);
+                controller.limit()
+            };
+            LIMIT.set(&[], limit.unwrap_or(-1.0));
+            for (queue, delay) in QUEUES.iter().zip(delays) {
+                DELAY.set(&[("kind", queue.as_str())], delay.as_secs_f64());
+            }
+        }
+    }
+
+    /// The current state.
+    pub(crate) fn view(&self) -> AdmissionView {
+        let delays = *self.delays.lock();
+        let of =
+            |(queue, delay): (&ActorKind, Duration)| QueueDelay { queue: *queue, delay_ms: delay.as_secs_f64() * 1e3 };
+        AdmissionView {
+            limit_per_second: self.controller.lock().limit(),
+            refused: self.refused.load(Ordering::Relaxed),
+            delay_target_ms: u64::try_from(controller::DELAY_TARGET.as_millis()).unwrap_or(u64::MAX),
+            delays: QUEUES.iter().zip(delays).map(of).collect(),
+        }
+    }
+}
+
+impl Totals {
+    /// The totals now, with the mean delay of the messages taken since these. If none was taken although some wait, the delay
+    /// is longer by a sample.
+    fn next(self, registry: &ActorRegistry, kind: ActorKind) -> Self {
+        let kind = registry.kind(kind);
+        let (messages, wait_us) = kind.waits();
+        let delay = match messages - self.messages {
+            0 if kind.depth() > 0 => self.delay + SAMPLE,
+            0 => Duration::ZERO,
+            taken => Duration::from_micros((wait_us - self.wait_us) / taken),
+        };
+        Self { messages, wait_us, delay }
+    }
+}
