@@ -15,6 +15,7 @@ mod change;
 mod m0001_schema;
 mod m0002_nodes;
 mod m0003_leases;
+mod m0004_customer_search;
 
 /// Key of the lock of a migration: "migrate" in ASCII. PostgreSQL keeps advisory locks of each database apart.
 const LOCK: i64 = 0x006d_6967_7261_7465;
@@ -24,7 +25,12 @@ pub struct Migrator;
 
 impl MigratorTrait for Migrator {
     fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![Box::new(m0001_schema::CHANGE), Box::new(m0002_nodes::CHANGE), Box::new(m0003_leases::CHANGE)]
+        vec![
+            Box::new(m0001_schema::CHANGE),
+            Box::new(m0002_nodes::CHANGE),
+            Box::new(m0003_leases::CHANGE),
+            Box::new(m0004_customer_search::CHANGE),
+        ]
     }
 }
 

@@ -43,7 +43,10 @@ async fn a_migration_that_fails_leaves_nothing() {
     connection.execute_unprepared("SELECT 1 FROM payments").await.unwrap_err();
     connection.close().await.unwrap();
     let migrated = printed(&run(&["migrate", "--database-url", database.url()]));
-    assert_eq!(migrated, "applied m0001_schema\napplied m0002_nodes\napplied m0003_leases");
+    assert_eq!(
+        migrated,
+        "applied m0001_schema\napplied m0002_nodes\napplied m0003_leases\napplied m0004_customer_search"
+    );
 }
 
 #[tokio::test]
@@ -56,7 +59,10 @@ async fn two_processes_that_migrate_at_once_apply_each_migration_once() {
     printed.sort();
     assert_eq!(
         printed,
-        ["applied m0001_schema\napplied m0002_nodes\napplied m0003_leases", "the tables are up to date"]
+        [
+            "applied m0001_schema\napplied m0002_nodes\napplied m0003_leases\napplied m0004_customer_search",
+            "the tables are up to date"
+        ]
     );
 }
 

@@ -22,7 +22,8 @@ async fn dump(connection: &DatabaseConnection) -> String {
     };
     let tables = match backend {
         DbBackend::Postgres => "SELECT table_name::text FROM information_schema.tables WHERE table_schema = 'public'",
-        _ => "SELECT name FROM sqlite_schema WHERE type = 'table'",
+        // The content of a virtual table is in other tables.
+        _ => "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL TABLE%'",
     };
     let mut dumped = String::new();
     for table in texts(tables.to_owned()).await {
@@ -33,7 +34,13 @@ async fn dump(connection: &DatabaseConnection) -> String {
             _ => format!("SELECT name FROM pragma_table_info('{table}')"),
         };
         for column in texts(columns).await {
-            for value in texts(format!("SELECT CAST(\"{column}\" AS TEXT) FROM \"{table}\"")).await {
+            let text = match backend {
+                DbBackend::Postgres => format!("CAST(\"{column}\" AS TEXT)"),
+                _ => format!(
+                    "CASE typeof(\"{column}\") WHEN 'blob' THEN hex(\"{column}\") ELSE CAST(\"{column}\" AS TEXT) END"
+                ),
+            };
+            for value in texts(format!("SELECT {text} FROM \"{table}\"")).await {
                 writeln!(dumped, "{table}.{column}: {value}").unwrap();
             }
         }
