@@ -10,7 +10,8 @@ use payferry_domain::Timestamp;
 use payferry_entities::Database;
 use sea_orm::sea_query::{Expr, ExprTrait as _, SimpleExpr};
 use sea_orm::{
-    DeriveValueType, EntityTrait, PaginatorTrait, PartialModelTrait, QueryFilter, QueryOrder, QuerySelect, Select,
+    DbErr, DeriveValueType, EntityTrait, PaginatorTrait, PartialModelTrait, QueryFilter, QueryOrder, QuerySelect,
+    Select,
 };
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
@@ -168,19 +169,28 @@ pub async fn read_page<E: EntityTrait, M: PartialModelTrait + Send + Sync>(
 where
     E::Model: Send + Sync,
 {
+    let count = wanted.clone();
+    read_counted_page(database, wanted, order, page, key, count.count(database.reader())).await
+}
+
+/// As [`read_page`], for a list whose rows `total` counts. It is not polled for a list that fits into its first page.
+pub async fn read_counted_page<E: EntityTrait, M: PartialModelTrait + Send + Sync>(
+    database: &Database,
+    wanted: Select<E>,
+    order: [E::Column; 2],
+    page: &Page<NewestKey>,
+    key: impl FnOnce(&M) -> NewestKey,
+    total: impl Future<Output = Result<u64, DbErr>>,
+) -> Result<Found<M>, ApiError> {
     let [first, then] = order;
-    let mut rows = wanted.clone().order_by_desc(first).order_by_desc(then).limit(page.rows_max()).offset(page.offset);
+    let mut rows = wanted.order_by_desc(first).order_by_desc(then).limit(page.rows_max()).offset(page.offset);
     if let Some(after) = &page.after {
         rows = rows.filter(older::<E>(order, after.clone()));
     }
     let mut rows: Vec<M> = rows.into_partial_model().all(database.reader()).await?;
     let next_cursor = page.next_cursor(&mut rows, key)?;
     let is_whole = next_cursor.is_none() && page.after.is_none() && (page.offset == 0 || !rows.is_empty());
-    let total = if is_whole {
-        page.offset + u64::try_from(rows.len()).unwrap_or(u64::MAX)
-    } else {
-        wanted.count(database.reader()).await?
-    };
+    let total = if is_whole { page.offset + u64::try_from(rows.len()).unwrap_or(u64::MAX) } else { total.await? };
     Ok(Found { total, rows, next_cursor })
 }
 

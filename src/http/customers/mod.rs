@@ -9,6 +9,7 @@ pub mod create;
 pub mod details;
 mod particulars;
 pub mod read;
+mod search;
 pub mod values;
 pub mod view;
 

@@ -1,21 +1,21 @@
 //! `GET /api/v1/customers` and `GET /api/v1/customers/{customer_id}`.
 
 use axum::extract::State;
-use payferry_accounts::contains;
 use payferry_domain::customer::KycStatus;
 use payferry_entities::customers::{Column, Entity};
 use payferry_httpkit::extract::parameters::word;
-use payferry_httpkit::lists::{DateTime, Found, Page, PageParams, read_page};
+use payferry_httpkit::lists::{DateTime, Found, Page, PageParams, read_counted_page};
 use payferry_httpkit::openapi::UnreadableQuery;
 use payferry_httpkit::{Answer, ApiError, Path, Read, Rule, query, rule};
 use payferry_journal::JournalWrite;
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
-use sea_orm::{ColumnTrait, Condition, DerivePartialModel, EntityTrait, QueryFilter};
+use sea_orm::DerivePartialModel;
 use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
 
 use super::create::not_written;
+use super::search::Wanted;
 use super::{CustomerRecord, own};
 use crate::http::state::{ListOf, OneOf};
 
@@ -92,18 +92,13 @@ pub struct CustomerList {
 )]
 pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
     let (State(app), caller, mut query) = parts;
-    let backend = app.database().backend();
-    let contains = |search: String| contains(backend, Column::EmailSearch, search.to_lowercase());
     let filters = CustomerFilters::read(&mut query);
-    let wanted = Condition::all()
-        .add(Column::PspId.eq(caller.psp_id.to_string()))
-        .add_option(filters.search.map(contains))
-        .add_option(filters.kyc_status.map(|status| Column::KycStatus.eq(status.as_str())))
-        .add_option(filters.status.map(|is_active| Column::IsActive.eq(is_active)));
     let page = Page::read("customers", query)?;
-    let (own, order) = (Entity::find().filter(wanted), [Column::CreatedAt, Column::Id]);
+    let (database, order) = (app.database(), [Column::CreatedAt, Column::Id]);
+    let wanted = Wanted::find(database, caller.psp_id, filters).await?;
     let key = |customer: &CustomerSummary| (customer.created_at.0, customer.id.clone());
-    let Found { total, rows: customers, next_cursor } = read_page(app.database(), own, order, &page, key).await?;
+    let Found { total, rows: customers, next_cursor } =
+        read_counted_page(database, wanted.rows.clone(), order, &page, key, wanted.total(database)).await?;
     let (limit, offset) = (page.limit, page.offset);
     Answer::ok(&CustomerList { message: "Customers", total, limit, offset, next_cursor, customers })
 }

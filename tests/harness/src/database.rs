@@ -200,11 +200,13 @@ pub async fn number(connection: &impl ConnectionTrait, sql: &str) -> i64 {
     row.try_get_by_index(0).unwrap()
 }
 
-/// Returns the steps of SQLite's plan for a statement.
+/// Returns the steps of the database's plan for a statement.
 pub async fn query_plan(connection: &impl ConnectionTrait, mut statement: Statement) -> Vec<String> {
-    statement.sql = format!("EXPLAIN QUERY PLAN {}", statement.sql);
+    let is_postgres = statement.db_backend == DbBackend::Postgres;
+    let (explain, column) = if is_postgres { ("EXPLAIN", "QUERY PLAN") } else { ("EXPLAIN QUERY PLAN", "detail") };
+    statement.sql = format!("{explain} {}", statement.sql);
     let steps = connection.query_all_raw(statement).await.unwrap();
-    steps.iter().map(|step| step.try_get("", "detail").unwrap()).collect()
+    steps.iter().map(|step| step.try_get("", column).unwrap()).collect()
 }
 
 fn sqlite_url(folder: &Path) -> String {
