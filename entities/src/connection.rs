@@ -13,6 +13,7 @@ use sea_orm::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::counts::StatementCounter;
 use crate::pool::{Call, Pool};
 
 /// Limits how many callers can use a pool at once. The others wait outside, so that the queue of the pool stays short.
@@ -27,6 +28,7 @@ const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Connection {
     pub(crate) pool: Pool,
     pub(crate) turns: Turns,
+    pub(crate) counter: Arc<StatementCounter>,
 }
 
 impl Connection {
@@ -53,20 +55,27 @@ pub struct Transaction {
     pub(crate) inner: DatabaseTransaction,
     /// `None`: no time limit.
     pub(crate) call: Option<Call>,
+    pub(crate) counter: Arc<StatementCounter>,
     pub(crate) _turn: Option<OwnedSemaphorePermit>,
 }
 
 impl Transaction {
     /// Commits. After an error, the transaction may still have been committed.
     pub async fn commit(self) -> Result<(), DbErr> {
-        let Self { inner, call, _turn } = self;
+        let Self { inner, call, counter, _turn } = self;
+        counter.committed();
         within(call.as_ref(), inner.commit()).await
     }
 
     /// Rolls back.
     pub async fn rollback(self) -> Result<(), DbErr> {
-        let Self { inner, call, _turn } = self;
+        let Self { inner, call, _turn, .. } = self;
         within(call.as_ref(), inner.rollback()).await
+    }
+
+    async fn ask<T>(&self, work: impl Future<Output = Result<T, DbErr>>) -> Result<T, DbErr> {
+        self.counter.within(1);
+        within(self.call.as_ref(), work).await
     }
 }
 
@@ -103,18 +112,22 @@ impl ConnectionTrait for Connection {
     }
 
     async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
+        self.counter.alone(&statement.sql);
         self.ask(async |pool| pool.execute_raw(statement).await).await
     }
 
     async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
+        self.counter.alone(sql);
         self.ask(async |pool| pool.execute_unprepared(sql).await).await
     }
 
     async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
+        self.counter.alone(&statement.sql);
         self.ask(async |pool| pool.query_one_raw(statement).await).await
     }
 
     async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        self.counter.alone(&statement.sql);
         self.ask(async |pool| pool.query_all_raw(statement).await).await
     }
 }
@@ -126,18 +139,18 @@ impl ConnectionTrait for Transaction {
     }
 
     async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
-        within(self.call.as_ref(), self.inner.execute_raw(statement)).await
+        self.ask(self.inner.execute_raw(statement)).await
     }
 
     async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
-        within(self.call.as_ref(), self.inner.execute_unprepared(sql)).await
+        self.ask(self.inner.execute_unprepared(sql)).await
     }
 
     async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
-        within(self.call.as_ref(), self.inner.query_one_raw(statement)).await
+        self.ask(self.inner.query_one_raw(statement)).await
     }
 
     async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
-        within(self.call.as_ref(), self.inner.query_all_raw(statement)).await
+        self.ask(self.inner.query_all_raw(statement)).await
     }
 }

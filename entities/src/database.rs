@@ -16,6 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::checkpoints::{Checkpoints, READERS_PATIENCE, SQLITE_LOG_PAGES_MAX};
 use crate::connection::{Connection, Transaction};
+use crate::counts::{StatementCounter, StatementCounts};
 use crate::failure::DatabaseFailure;
 use crate::pool::{Pool, within};
 use crate::postgres;
@@ -57,6 +58,7 @@ pub struct Database {
     visitors: Connection,
     visitors_writing: Arc<Semaphore>,
     long_timeout: Pool,
+    journal_counter: Arc<StatementCounter>,
     /// The journal's only connection, and the lock that its sessions hold. Set only for PostgreSQL.
     pub(crate) journal: Option<(Connection, Arc<WriterLock>)>,
     /// Set only for SQLite.
@@ -91,6 +93,9 @@ impl Database {
     }
 
     async fn open_with(urls: &[impl AsRef<str>], sharing: Sharing) -> Result<Self, DbErr> {
+        let [journal_counter, of_writer] =
+            ["journal", "writer"].map(|pool| Arc::new(StatementCounter::of_writes(pool)));
+        let [of_reader, of_api] = ["reader", "api"].map(|pool| Arc::new(StatementCounter::of_reads(pool)));
         if let [url] = urls
             && url.as_ref().starts_with("sqlite:")
         {
@@ -103,12 +108,13 @@ impl Database {
             let reader = connect(SQLITE_READERS_MAX, SQLITE_BUSY_TIMEOUT).await?;
             let visitors = connect(SQLITE_API_CALLS_MAX, SQLITE_BUSY_TIMEOUT).await?;
             let checkpoints = Checkpoints::start(connect(1, READERS_PATIENCE).await?, writer.clone());
-            let unlimited = |pool| Connection { pool: Pool::lasting(pool), turns: None };
+            let unlimited = |pool, counter| Connection { pool: Pool::lasting(pool), turns: None, counter };
             return Ok(Self {
                 long_timeout: Pool::lasting(writer.clone()),
-                writer: unlimited(writer),
-                reader: unlimited(reader),
-                visitors: unlimited(visitors),
+                writer: unlimited(writer, of_writer),
+                reader: unlimited(reader, of_reader),
+                visitors: unlimited(visitors, of_api),
+                journal_counter,
                 visitors_writing: Arc::new(Semaphore::new(SQLITE_API_WRITES_MAX)),
                 journal: None,
                 checkpoints: Some(Arc::new(checkpoints)),
@@ -117,10 +123,11 @@ impl Database {
             });
         }
         let primary = postgres::Primary::reach(urls).await?;
-        let limited = |max| Connection { pool: primary.pool(max), turns: None };
+        let limited = |(max, counter)| Connection { pool: primary.pool(max), turns: None, counter };
         let lock = Arc::new(WriterLock::new(&primary.application(), sharing));
         let [writer, reader, visitors] =
-            [postgres::WRITERS_MAX, postgres::READERS_MAX, postgres::API_CALLS_MAX].map(limited);
+            [(postgres::WRITERS_MAX, of_writer), (postgres::READERS_MAX, of_reader), (postgres::API_CALLS_MAX, of_api)]
+                .map(limited);
         let (long_timeout, journal) = (primary.patient_pool(), primary.journal_pool(&lock));
         let pools = [&writer, &reader, &visitors].map(|connection| connection.pool.clone());
         let pools = pools.into_iter().chain([long_timeout.clone(), journal.clone()]).collect();
@@ -130,7 +137,8 @@ impl Database {
             visitors,
             visitors_writing: Arc::new(Semaphore::new(postgres::API_WRITES_MAX)),
             long_timeout,
-            journal: Some((Connection { pool: journal, turns: None }, lock)),
+            journal: Some((Connection { pool: journal, turns: None, counter: Arc::clone(&journal_counter) }, lock)),
+            journal_counter,
             checkpoints: None,
             _following: Some(Arc::new(primary.follow(pools))),
             primary: Some(primary),
@@ -147,8 +155,11 @@ impl Database {
     /// The database for the journal, whose writes use the connection that holds the lock.
     #[must_use]
     pub fn for_journal(&self) -> Self {
-        let Some((journal, _)) = &self.journal else { return self.clone() };
-        Self { writer: journal.clone(), ..self.clone() }
+        let writer = match &self.journal {
+            Some((journal, _)) => journal.clone(),
+            None => Connection { counter: Arc::clone(&self.journal_counter), ..self.writer.clone() },
+        };
+        Self { writer, ..self.clone() }
     }
 
     /// Connections for queries. They see everything that was committed before the call.
@@ -170,7 +181,7 @@ impl Database {
     /// It is made in the runtime that uses it first. On SQLite it is the writer.
     pub fn unreplicated(&self) -> Connection {
         let Some(primary) = &self.primary else { return self.writer.clone() };
-        Connection { pool: primary.unreplicated_pool(), turns: None }
+        Connection { pool: primary.unreplicated_pool(), ..self.writer.clone() }
     }
 
     /// Pool for one listener of notifications; `None` for SQLite. Make a new one after each error: another server may have
@@ -187,7 +198,7 @@ impl Database {
         let mode = (self.backend() == DbBackend::Sqlite).then_some(SqliteTransactionMode::Immediate);
         let options = TransactionOptions { sqlite_transaction_mode: mode, ..TransactionOptions::default() };
         let inner = call.within(call.pool.begin_with_options(options)).await?;
-        Ok(Transaction { inner, call: Some(call), _turn: turn })
+        Ok(Transaction { inner, call: Some(call), counter: Arc::clone(&self.writer.counter), _turn: turn })
     }
 
     /// Begins a read-only transaction on the current state of the database, unaffected by later commits. Its queries
@@ -203,7 +214,14 @@ impl Database {
         };
         // The snapshot is taken by the first query, not by the start of the transaction.
         within(SQLITE_BUSY_TIMEOUT, inner.execute_unprepared(first)).await?;
-        Ok(Transaction { inner, call: None, _turn: None })
+        Ok(Transaction { inner, call: None, counter: Arc::clone(&self.reader.counter), _turn: None })
+    }
+
+    /// Returns the statements and commits of each pool so far. Those of migrations, checkpoints and other connections
+    /// without time limits do not count.
+    pub fn counts(&self) -> [StatementCounts; 4] {
+        let Self { writer, reader, visitors, journal_counter, .. } = self;
+        [journal_counter, &writer.counter, &reader.counter, &visitors.counter].map(|counter| counter.read())
     }
 
     /// Returns the type of the database.

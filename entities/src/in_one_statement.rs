@@ -23,6 +23,8 @@ pub struct Batch {
     sql: Arc<str>,
     /// Number of statements, including `BEGIN` and `COMMIT` if they are separate statements.
     statements: usize,
+    /// Number of statements without `BEGIN` and `COMMIT`.
+    parts: usize,
 }
 
 /// Reason why a batch was not committed, or may not have been committed.
@@ -41,10 +43,10 @@ impl Batch {
     pub fn new(backend: DbBackend, statements: &[String]) -> Self {
         if backend == DbBackend::Sqlite {
             let sql = format!("BEGIN IMMEDIATE;\n{};\nCOMMIT", statements.join(";\n"));
-            return Self { sql: sql.into(), statements: statements.len() + 2 };
+            return Self { sql: sql.into(), statements: statements.len() + 2, parts: statements.len() };
         }
         let parts: Vec<_> = statements.iter().enumerate().map(|(n, part)| format!("part{n} AS ({part})")).collect();
-        Self { sql: format!("WITH {} SELECT 1", parts.join(",\n")).into(), statements: 1 }
+        Self { sql: format!("WITH {} SELECT 1", parts.join(",\n")).into(), statements: 1, parts: 1 }
     }
 }
 
@@ -53,6 +55,8 @@ impl Database {
     /// is no other effect.
     pub async fn commit_in_one_statement(&self, batch: &Batch, values: Vec<Value>) -> Result<(), NotCommitted> {
         let _turn = self.writer().turn().await.map_err(NotCommitted::RolledBack)?;
+        self.writer().counter.within(batch.parts);
+        self.writer().counter.committed();
         if self.backend() == DbBackend::Sqlite {
             self.commit_at_once_sqlite(batch, values).await
         } else {
@@ -253,6 +257,28 @@ mod tests {
         }
         database.commit_in_one_statement(&batch, values(3, "b", "b")).await.unwrap();
         assert_eq!(count(&database).await, 4);
+        database.close().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn counts_statements_and_commits_by_pool() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = open(&folder).await;
+        let before = database.counts();
+        database.commit_in_one_statement(&batch(), values(1, "a", "a")).await.unwrap();
+        let transaction = database.for_journal().begin().await.unwrap();
+        for name in ["b", "c", "d"] {
+            transaction.execute_unprepared(&format!("INSERT INTO owners VALUES ('{name}')")).await.unwrap();
+        }
+        transaction.commit().await.unwrap();
+        database.for_journal().begin().await.unwrap().rollback().await.unwrap();
+        count(&database).await;
+        count(&database).await;
+        database.writer().execute_unprepared("DELETE FROM owners WHERE name = 'd'").await.unwrap();
+        database.writer().execute_unprepared("SELECT 1").await.unwrap();
+        let made = database.counts().into_iter().zip(before);
+        let made = made.map(|(now, old)| (now.pool, now.statements - old.statements, now.commits - old.commits));
+        assert_eq!(made.collect::<Vec<_>>(), [("journal", 3, 1), ("writer", 4, 2), ("reader", 2, 0), ("api", 0, 0)]);
         database.close().await.unwrap();
     }
 

@@ -5,6 +5,7 @@
 
 mod checkpoints;
 pub mod connection;
+mod counts;
 pub mod database;
 pub mod failure;
 pub mod hold;
@@ -18,6 +19,7 @@ mod tables;
 mod writer_lock;
 
 pub use connection::{Connection, Transaction, find_all, query_all};
+pub use counts::StatementCounts;
 pub use database::Database;
 pub use failure::DatabaseFailure;
 pub use hold::Hold;

@@ -2,6 +2,7 @@
 
 use metrics::Histogram;
 use payferry_domain::payment::Status;
+use payferry_entities::Database;
 use payferry_runtime::observe::{ActorKind, Cause, Metric};
 
 use super::quarantine::QuarantineCounts;
@@ -25,6 +26,10 @@ payferry_runtime::metrics! {
     Gauge PAYMENTS = "payferry_payments", "Payments, by status and chain.";
     Gauge PAYMENTS_LIVE = "payferry_payments_live",
         "Live payments, which still have an actor, by status and chain.";
+    Counter STATEMENTS = "payferry_database_statements_total",
+        "Statements sent to the database, without BEGIN, COMMIT and ROLLBACK, by pool of connections.";
+    Counter COMMITS = "payferry_database_commits_total",
+        "Commits sent to the database: of transactions, and of single statements that write, by pool of connections.";
     Histogram(Seconds) TRANSITION = "payferry_payment_transition_seconds",
         "Time from one status of a payment to the next, labelled with both, by the service's clock.";
 }
@@ -46,6 +51,14 @@ pub(super) fn refresh_payments(tally: &[Tallied]) {
         let labels = [("status", status.as_str()), ("chain", chain.as_str())];
         PAYMENTS.set_count(&labels, *count);
         PAYMENTS_LIVE.set_count(&labels, *live);
+    }
+}
+
+/// Exports the statements and commits of the database.
+pub(crate) fn refresh_database(database: &Database) {
+    for counts in database.counts() {
+        STATEMENTS.raise_to(&[("pool", counts.pool)], counts.statements);
+        COMMITS.raise_to(&[("pool", counts.pool)], counts.commits);
     }
 }
 

@@ -8,6 +8,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Parts;
+use crate::observe::refresh_database;
 
 /// Interval of updates from the database.
 const DATABASE_EVERY: Duration = Duration::from_secs(15);
@@ -31,6 +32,7 @@ async fn refresh_from_memory(Parts { services, ledger, vaults, .. }: &Parts) {
         ticks.tick().await;
         services.registry.refresh_metrics(services.node.leases().does(Job::Tally));
         services.journal.refresh_metrics();
+        refresh_database(&services.database);
         // The auditors of the other nodes have found nothing, and would report that they are late.
         if services.node.leases().does(Job::Vaults) {
             vaults.refresh_metrics(services.clock.real_now());

@@ -133,6 +133,10 @@ async fn metrics_have_values_help_and_plain_labels() {
     until_exposed("payferry_actors_live", &[("kind", "watcher")], |live| live == 3.0).await;
     until_exposed("process_resident_memory_bytes", &[], |bytes| bytes > 1e6).await;
     until_exposed("process_open_fds", &[], one).await;
+    for pool in ["journal", "reader"] {
+        until_exposed("payferry_database_statements_total", &[("pool", pool)], one).await;
+    }
+    until_exposed("payferry_database_commits_total", &[("pool", "journal")], one).await;
     until_exposed("process_cpu_seconds_total", &[], |seconds| seconds > 0.0).await;
     until_exposed("payferry_uptime_seconds", &[], |seconds| seconds > 0.0).await;
     // Every kind has metrics, except outbound transfers, which this story does not use.

@@ -9,6 +9,7 @@ mod against;
 mod beside;
 mod bound;
 pub mod command;
+mod counts;
 mod customers;
 mod drive;
 mod env;
@@ -39,6 +40,8 @@ pub enum Row {
     InitiatePostgres,
     /// Complete payments per second: initiated, paid, confirmed, settled, webhooks received.
     Complete,
+    /// Commits, statements, messages, system calls and allocations of a complete payment.
+    Counts,
     /// Time from a payment's final block to its first webhook.
     Finality,
     /// Memory of a live payment among 100,000.
@@ -126,6 +129,7 @@ async fn measure(env: &Env, options: &Args, row: Row, of_many: &[Row]) -> anyhow
     match row {
         Row::Initiate | Row::InitiatePostgres => initiate::measure(env, &options.engine(row)?, time, quick).await,
         Row::Complete => lifecycle::complete(env, time, quick).await,
+        Row::Counts => counts::measure(env, quick).await,
         Row::Finality => lifecycle::finality(env, time, quick).await,
         Row::Memory | Row::Pages | Row::Cpu | Row::Rehydration => many_live::measure(env, of_many, time, quick).await,
         Row::Webhooks => webhooks::measure(env, quick).await,

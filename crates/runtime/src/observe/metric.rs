@@ -57,6 +57,11 @@ impl Metric {
         counter!(self.name, labels).increment(count);
     }
 
+    /// Raises a counter to a total that is counted elsewhere.
+    pub fn raise_to(&self, labels: Labels<'_>, total: u64) {
+        counter!(self.name, labels).absolute(total);
+    }
+
     /// Sets a gauge.
     pub fn set(&self, labels: Labels<'_>, value: f64) {
         gauge!(self.name, labels).set(value);
