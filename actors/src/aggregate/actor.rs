@@ -86,6 +86,8 @@ pub(super) struct State<A: Aggregate> {
     stale: bool,
     /// The aggregate ended, and another actor may serve it.
     has_left: bool,
+    /// A client waits for the current command.
+    has_caller: bool,
     /// Effects to run at the end of the current message. They remain valid even if its command fails.
     effects: Vec<A::Effect>,
 }
@@ -100,7 +102,7 @@ impl<A: Aggregate> Behaviour for AggregateActor<A> {
 
     async fn pre_start(&self, myself: &Mailbox<Message<A>>, aggregate: Box<A>) -> ActorResult<State<A>> {
         myself.actor_metrics().set_note(aggregate.note());
-        Ok(State { aggregate, stale: false, has_left: false, effects: Vec::new() })
+        Ok(State { aggregate, stale: false, has_left: false, has_caller: false, effects: Vec::new() })
     }
 
     async fn handle(&self, myself: &Mailbox<Message<A>>, message: Message<A>, state: &mut State<A>) -> ActorResult {
@@ -108,6 +110,7 @@ impl<A: Aggregate> Behaviour for AggregateActor<A> {
             self.pass_on(message, state);
             return Ok(());
         }
+        state.has_caller = matches!(&message, Message::Take(request) if request.reply.is_some());
         let (outcome, reply) = match message {
             Message::Take(request) => {
                 let Request { command, rows, reply } = *request;
@@ -258,6 +261,7 @@ impl<A: Aggregate> AggregateActor<A> {
     async fn submit(&self, state: &State<A>, write: JournalWrite) -> Result<(), JournalError> {
         let (answer, answered) = tokio::sync::oneshot::channel();
         let (aggregates, id) = (self.aggregates.clone(), state.aggregate.id());
+        let write = if state.has_caller { write.urgent() } else { write };
         tokio::spawn(async move {
             let outcome = aggregates.journal.submit(write).await.map(|_| ());
             if answer.send(outcome).is_err() {
@@ -336,7 +340,7 @@ pub(super) async fn guest<A: Aggregate>(aggregates: Arc<Aggregates<A>>, id: A::I
         let loaded = A::load(&aggregates.database, id).await;
         let loaded = loaded.map_err(|error| CommandError::Unavailable(error.to_string()))?;
         let aggregate = Box::new(loaded.ok_or(CommandError::NotFound)?);
-        let mut state = State { aggregate, stale: false, has_left: false, effects: Vec::new() };
+        let mut state = State { aggregate, stale: false, has_left: false, has_caller: true, effects: Vec::new() };
         let actor = AggregateActor { aggregates: aggregates.clone() };
         match actor.carry_out(&command, &rows, false, &mut state).await {
             Ok(()) => Ok(*state.aggregate),

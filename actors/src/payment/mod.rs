@@ -15,7 +15,7 @@ use payferry_domain::payment::{
     self, Command, Effect, Event, Outage, OutageId, Payment, Refund, RefundLimit, Rejection, Requester, Status,
     TransferKey, TransferStatus, Transition, resume,
 };
-use payferry_domain::{Address, Amount, Chain, CommandError, PaymentId, Timestamp};
+use payferry_domain::{Address, Amount, Chain, CommandError, Finality, PaymentId, Timestamp};
 use payferry_entities::{Database, StoreError, audit_log, authorizations, idempotency_keys};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_journal::payments::{self, Unapplied};
@@ -212,7 +212,9 @@ impl Aggregate for Payment {
         let ceiling = refund_elsewhere_daily_max;
         let to = |event| psp.destinations_among(event, &transition.announcements);
         let write = payments::transition_write(self, &transition, command, rows, real_now, ceiling, to)?;
-        Ok(Decided::Change(write, transition))
+        // The notification that the transfer is final follows the commit at once.
+        let is_final = transition.effects.iter().any(|effect| is_reached(payments, effect));
+        Ok(Decided::Change(if is_final { write.urgent() } else { write }, transition))
     }
 
     fn committed(transition: Transition, payments: &Payments) -> (Self, Vec<Effect>) {
@@ -300,6 +302,13 @@ impl Aggregate for Payment {
     fn unattended() {
         metrics::UNATTENDED.add(&[], 1);
     }
+}
+
+/// True if the payment would wait for the finality of a block that is final already.
+fn is_reached(payments: &Payments, effect: &Effect) -> bool {
+    let Effect::AwaitFinality { key, block_number, finality, .. } = *effect else { return false };
+    let reach = || payments.chains.watchlist().reach(key.chain);
+    matches!(finality, Finality::Blocks(..=1)) || reach().is_some_and(|reach| reach.reached(block_number, finality))
 }
 
 /// Replaces the transfers of a `TakeIn` command with those that are set aside now. The caller saw older rows; transfers

@@ -1,6 +1,6 @@
 //! One delivery, from its turn to its recorded outcome: read the row, sign, post, read the kept part of the answer, record.
 //!
-//! The row is read when its turn begins, so changes made while it waited count. Rows of simultaneous turns are read
+//! The row is read at most a moment before its turn begins, so changes made while it waited count. Rows of simultaneous turns are read
 //! together. A delivery that was sent but not recorded (a crash in between) is still open and is sent again under the
 //! same id.
 //!
@@ -55,40 +55,43 @@ pub(super) enum Turn {
     Broken(String),
 }
 
+/// Circumstances of a turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TurnOptions {
+    /// A failure takes no retry.
+    pub(super) is_probe: bool,
+    /// Other deliveries wait for the end of this turn.
+    pub(super) is_urgent: bool,
+}
+
 /// Rows of deliveries whose turns begin together; the first caller triggers the read.
 pub(super) type Rows = Shared<BoxFuture<'static, Result<Arc<HashMap<String, Due>>, String>>>;
 
-/// Returns the rows of these deliveries: those in `just_read`, and the others by one query on first use.
-pub(super) fn rows(
-    context: &Arc<SenderContext>,
-    delivery_ids: Vec<String>,
-    mut just_read: HashMap<String, Due>,
-) -> Rows {
+/// Returns the rows of these deliveries, which are read by one query on first use.
+pub(super) fn rows(context: &Arc<SenderContext>, delivery_ids: Vec<String>) -> Rows {
     let context = Arc::clone(context);
-    let (mut rows, mut unread) = (HashMap::with_capacity(delivery_ids.len()), Vec::new());
-    for id in delivery_ids {
-        match just_read.remove(&id) {
-            Some(due) => drop(rows.insert(id, due)),
-            None => unread.push(id),
-        }
-    }
     let read = async move {
-        let found = queue::due(&context.database, &unread).await.map_err(|error| error.to_string())?;
-        rows.extend(found.into_iter().map(|due| (due.id.clone(), due)));
-        Ok(Arc::new(rows))
+        let found = queue::due(&context.database, &delivery_ids).await.map_err(|error| error.to_string())?;
+        Ok(Arc::new(found.into_iter().map(|due| (due.id.clone(), due)).collect()))
     };
     read.boxed().shared()
 }
 
-/// Attempts the delivery and records the outcome. With `is_probe`, a failure takes no retry.
+/// Attempts the delivery and records the outcome. `just_read` is its row, if it was read a moment ago; otherwise it is among
+/// `rows`.
 pub(super) async fn take_turn(
     context: &SenderContext,
     target: &Target,
     delivery_id: &str,
+    just_read: Option<Due>,
     rows: Rows,
-    is_probe: bool,
+    TurnOptions { is_probe, is_urgent }: TurnOptions,
 ) -> Turn {
-    let due = match rows.await.map(|rows| rows.get(delivery_id).cloned()) {
+    let found = match just_read {
+        Some(due) => Ok(Some(due)),
+        None => rows.await.map(|rows| rows.get(delivery_id).cloned()),
+    };
+    let due = match found {
         Ok(Some(due)) if due.status.is_open() => due,
         Ok(_) => return Turn::Closed,
         Err(error) => return Turn::Unread(error),
@@ -102,7 +105,7 @@ pub(super) async fn take_turn(
     super::metrics::attempted(next.status.as_str(), outcome.duration);
     let (delivered, strained, failure) = (outcome.is_delivered(), outcome.is_strained(), outcome.failure());
     let row = row(delivery_id, attempt_count + 1, target, at, outcome);
-    match record(context, row, next).await {
+    match record(context, row, next, is_urgent).await {
         Ok(()) => Turn::Attempted { delivered, strained, failure, next_attempt_at: next.attempt_at },
         Err(refusal) => Turn::Broken(refusal),
     }
@@ -151,10 +154,15 @@ fn row(delivery_id: &str, number: i64, target: &Target, at: Timestamp, outcome: 
 }
 
 /// Writes the outcome and retries until it is written. Returns an error if it can never be written.
-async fn record(context: &SenderContext, attempt: delivery_attempts::Model, next: Next) -> Result<(), String> {
+async fn record(
+    context: &SenderContext,
+    attempt: delivery_attempts::Model,
+    next: Next,
+    is_urgent: bool,
+) -> Result<(), String> {
     let Next { status, retries_left, attempt_at: next_attempt_at } = next;
     loop {
-        let unit = DeliveryOutcome { attempt: attempt.clone(), status, retries_left, next_attempt_at };
+        let unit = DeliveryOutcome { attempt: attempt.clone(), status, retries_left, next_attempt_at, is_urgent };
         match context.journal.submit(JournalWrite::Delivery(Box::new(unit))).await {
             // Conflict: another node, or this node before a restart, recorded an attempt with this number.
             Ok(_) | Err(JournalError::Conflict) => return Ok(()),
@@ -365,7 +373,8 @@ impl Secret {
     /// Signs one attempt; returns `v1,...`.
     pub fn sign(&self, event_id: &str, timestamp_secs: i64, body: &str) -> String {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC accepts a key of any length");
-        mac.update(format!("{event_id}.{timestamp_secs}.{body}").as_bytes());
+        mac.update(format!("{event_id}.{timestamp_secs}.").as_bytes());
+        mac.update(body.as_bytes());
         format!("v1,{}", BASE64.encode(mac.finalize().into_bytes()))
     }
 }

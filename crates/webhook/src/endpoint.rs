@@ -6,13 +6,14 @@
 //! progress; everything else is in the database. Not here: making and recording an attempt (`delivery`). Each delivery runs
 //! in a task beside the actor.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
+use parking_lot::Mutex;
 use payferry_domain::webhook::RetrySchedule;
 use payferry_domain::{EndpointId, PspId, Timestamp};
 use payferry_entities::{EndpointStatus, webhook_endpoints};
@@ -24,7 +25,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{JoinHandle, JoinSet};
 use utoipa::ToSchema;
 
-use super::delivery::{self, InProgress, Target, Turn, take_turn};
+use super::delivery::{self, InProgress, Target, Turn, TurnOptions, take_turn};
 use super::lane::{Ended, Lane, LaneView};
 use super::load::{BreakerState, IN_FLIGHT_MIN, Permission};
 use super::queue::{self, Due, Waiting};
@@ -38,6 +39,8 @@ pub(super) const WINDOW_MAX: usize = 1_024;
 const READY_MIN: usize = 64;
 /// Maximum age of the cached configuration. A change made on this node applies immediately.
 const TARGET_STALE_MAX: Duration = Duration::from_secs(1);
+/// Maximum age of a delivery's row at its attempt, unless the configuration changed meanwhile.
+const ROW_STALE_MAX: Duration = TARGET_STALE_MAX;
 /// Reason shown while a PSP has no webhook URL.
 pub const NO_URL: &str = "no webhook URL is set";
 /// Reason shown while an endpoint is disabled.
@@ -60,8 +63,8 @@ pub(super) enum Message {
     Sweep,
     /// The configuration or old rows changed: read everything again.
     Refresh,
-    /// A delivery's turn has ended.
-    Ended(EndpointId, Box<Ended>),
+    /// Turns of deliveries have ended; they are in [`State::ended`].
+    Ended,
     /// Return the view.
     Observe(RpcReplyPort<EndpointView>),
     /// Panic, to test that nothing is lost.
@@ -115,6 +118,8 @@ pub(super) struct State {
     lanes: BTreeMap<EndpointId, Lane>,
     /// When the endpoints were read.
     read_at: Option<Instant>,
+    /// Turns that have ended. The first of them sends a message for all: outcomes are recorded together.
+    ended: Arc<Mutex<Vec<(EndpointId, Ended)>>>,
     tasks: JoinSet<()>,
     timer: Option<JoinHandle<()>>,
 }
@@ -144,9 +149,12 @@ impl Behaviour for Endpoint {
                 state.lanes.values_mut().for_each(Lane::forget_waiting);
                 state.read_at = None;
             }
-            Message::Ended(id, ended) => {
-                if let Some(lane) = state.lanes.get_mut(&id) {
-                    lane.ended(*ended);
+            Message::Ended => {
+                let ended = std::mem::take(&mut *state.ended.lock());
+                for (id, ended) in ended {
+                    if let Some(lane) = state.lanes.get_mut(&id) {
+                        lane.ended(ended);
+                    }
                 }
                 self.note_breakers(state);
             }
@@ -192,10 +200,10 @@ impl Endpoint {
     async fn drain(&self, myself: &Mailbox<Message>, state: &mut State) -> Result<(), DbErr> {
         while state.tasks.try_join_next().is_some() {}
         self.read_endpoints(state).await?;
-        let State { lanes, tasks, .. } = state;
+        let State { lanes, tasks, ended, .. } = state;
         let mut wait: Option<Duration> = None;
         for (id, lane) in lanes {
-            let of_lane = self.drain_lane(myself, tasks, *id, lane).await?;
+            let of_lane = self.drain_lane(myself, tasks, ended, *id, lane).await?;
             wait = wait.into_iter().chain(of_lane).min();
         }
         if let Some(wait) = wait {
@@ -209,6 +217,7 @@ impl Endpoint {
         &self,
         myself: &Mailbox<Message>,
         tasks: &mut JoinSet<()>,
+        ended: &Arc<Mutex<Vec<(EndpointId, Ended)>>>,
         id: EndpointId,
         lane: &mut Lane,
     ) -> Result<Option<Duration>, DbErr> {
@@ -226,10 +235,11 @@ impl Endpoint {
             return Ok(None);
         }
         let Some(target) = lane.target.clone() else { return Ok(None) };
-        let (mut admitted, mut just_read) = (Vec::new(), HashMap::new());
+        lane.forget_old_rows(ROW_STALE_MAX);
+        let mut admitted = Vec::new();
         let mut read = Ok(());
         while lane.in_flight < allowed {
-            read = self.read_waiting(lane, &mut just_read).await;
+            read = self.read_waiting(lane).await;
             if read.is_err() {
                 break;
             }
@@ -240,12 +250,21 @@ impl Endpoint {
             };
             admitted.push(Admitted { delivery, is_first, share });
         }
-        let is_probe = permission == Permission::Probe;
-        for turn in self.turns(lane, &target, admitted, just_read, is_probe) {
-            let myself = myself.clone();
+        let is_urgent = lane.in_flight >= allowed || lane.window.ready_len() > 0;
+        let options = TurnOptions { is_probe: permission == Permission::Probe, is_urgent };
+        for turn in self.turns(lane, &target, admitted, options) {
+            let (myself, ended) = (myself.clone(), Arc::clone(ended));
             tasks.spawn(async move {
-                // If the actor has died, the next one reads the rows.
-                let _ = myself.cast(Message::Ended(id, Box::new(turn.await)));
+                let turn = turn.await;
+                let is_first = {
+                    let mut ended = ended.lock();
+                    ended.push((id, turn));
+                    ended.len() == 1
+                };
+                if is_first {
+                    // If the actor has died, the next one reads the rows.
+                    let _ = myself.cast(Message::Ended);
+                }
             });
         }
         read?;
@@ -349,7 +368,7 @@ impl Endpoint {
         Ok(())
     }
 
-    async fn read_first_attempts(&self, lane: &mut Lane, just_read: &mut HashMap<String, Due>) -> Result<(), DbErr> {
+    async fn read_first_attempts(&self, lane: &mut Lane) -> Result<(), DbErr> {
         while lane.more && lane.window.ready_len() < READY_MIN && lane.window.len() < WINDOW_MAX {
             let page = queue::first_attempts(&self.context.database, &lane.key, lane.read_to).await?;
             let read = page.len();
@@ -357,7 +376,7 @@ impl Endpoint {
                 lane.read_to = delivery.position;
                 if !lane.taken.contains(&delivery.id) && !lane.window.holds(&delivery) {
                     lane.window.push(delivery);
-                    just_read.insert(due.id.clone(), due);
+                    lane.read.insert(due.id.clone(), (Instant::now(), due));
                 }
             }
             if read < queue::PAGE {
@@ -370,10 +389,10 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Reads more rows if fewer wait than could start, and adds the rows read to `just_read`.
-    async fn read_waiting(&self, lane: &mut Lane, just_read: &mut HashMap<String, Due>) -> Result<(), DbErr> {
+    /// Reads more rows if fewer wait than could start.
+    async fn read_waiting(&self, lane: &mut Lane) -> Result<(), DbErr> {
         self.read_retries(lane).await?;
-        self.read_first_attempts(lane, just_read).await
+        self.read_first_attempts(lane).await
     }
 
     /// Reserves a delivery's turn. Beyond the minimum of each endpoint this needs a shared permit; `None` if none is
@@ -393,20 +412,22 @@ impl Endpoint {
     /// Returns the turns of these deliveries.
     fn turns(
         &self,
-        lane: &Lane,
+        lane: &mut Lane,
         target: &Arc<Target>,
         admitted: Vec<Admitted>,
-        just_read: HashMap<String, Due>,
-        is_probe: bool,
+        options: TurnOptions,
     ) -> impl Iterator<Item = impl Future<Output = Ended> + Send + 'static> {
-        let ids = admitted.iter().map(|admitted| admitted.delivery.id.clone()).collect();
-        let rows = delivery::rows(&self.context, ids, just_read);
+        let just_read: Vec<Option<Due>> =
+            admitted.iter().map(|admitted| lane.take_row(&admitted.delivery.id)).collect();
+        let unread = admitted.iter().zip(&just_read).filter(|(_, row)| row.is_none());
+        let unread = unread.map(|(admitted, _)| admitted.delivery.id.clone()).collect();
+        let rows = delivery::rows(&self.context, unread);
         let (context, target, epoch) = (Arc::clone(&self.context), Arc::clone(target), lane.concurrency.epoch());
-        admitted.into_iter().map(move |Admitted { delivery, is_first, share }| {
+        admitted.into_iter().zip(just_read).map(move |(Admitted { delivery, is_first, share }, just_read)| {
             let (context, target, rows) = (Arc::clone(&context), Arc::clone(&target), rows.clone());
             let under_way = InProgress::new(&context, &delivery.id);
             async move {
-                let turn = take_turn(&context, &target, under_way.delivery_id(), rows, is_probe);
+                let turn = take_turn(&context, &target, under_way.delivery_id(), just_read, rows, options);
                 let turn = AssertUnwindSafe(turn).catch_unwind().await;
                 let turn = turn.unwrap_or_else(|_| Turn::Broken("the attempt panicked".to_owned()));
                 drop((under_way, share));

@@ -2,16 +2,16 @@
 //!
 //! Not here: reading the queue and starting attempts (`endpoint`).
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::delivery::{Target, Turn};
 use super::load::{Breaker, BreakerState, Concurrency, Epoch};
-use super::queue::Waiting;
+use super::queue::{Due, Waiting};
 use super::window::Window;
 
 /// Deliveries to one endpoint.
@@ -25,6 +25,8 @@ pub(super) struct Lane {
     pub(super) breaker: Breaker,
     /// First attempts read and not yet started.
     pub(super) window: Window,
+    /// Rows of first attempts in the window, with the time when they were read.
+    pub(super) read: HashMap<String, (Instant, Due)>,
     /// Due retries read and not yet started.
     pub(super) retries: VecDeque<Waiting>,
     /// Deliveries in `retries`, in progress or suspended.
@@ -154,6 +156,16 @@ impl Lane {
         first.or_else(|| self.retries.pop_front().map(|retry| (retry, false)))
     }
 
+    /// Takes the row of a delivery, if it was read a moment ago.
+    pub(super) fn take_row(&mut self, delivery_id: &str) -> Option<Due> {
+        self.read.remove(delivery_id).map(|(_, due)| due)
+    }
+
+    /// Forgets rows that were read longer ago than this.
+    pub(super) fn forget_old_rows(&mut self, age_max: Duration) {
+        self.read.retain(|_, (at, _)| at.elapsed() < age_max);
+    }
+
     /// Returns a delivery that was taken and not started.
     pub(super) fn put_back(&mut self, delivery: Waiting, is_first: bool) {
         if is_first {
@@ -166,6 +178,7 @@ impl Lane {
     /// Drops everything that is not in progress, so that it is read again.
     pub(super) fn forget_waiting(&mut self) {
         self.window.clear();
+        self.read.clear();
         let retries = self.retries.drain(..).map(|retry| retry.id);
         for id in retries.chain(self.left_alone.drain(..)) {
             self.taken.remove(&id);

@@ -76,6 +76,7 @@ pub fn transition_write(
         },
         refunds: changed_refunds(before, payment),
         applied: applied(&transition.events, command),
+        is_urgent: false,
         moved: Some(PaymentMove::between(before, payment)),
     })))
 }

@@ -88,6 +88,8 @@ pub struct JournalTransition {
     pub refunds: Vec<refunds::Model>,
     /// Transfer rows that this transition applied.
     pub applied: Vec<AppliedTransfer>,
+    /// True if a caller or the next fact of the payment waits for the commit.
+    pub is_urgent: bool,
     /// Change of the payment counts by the commit.
     pub(crate) moved: Option<PaymentMove>,
 }
@@ -153,6 +155,14 @@ impl JournalWrite {
             Self::OutboundTransfer(change) => change.outbound.version == 1,
             _ => false,
         }
+    }
+
+    /// Writes a transition at once, even if it announces nothing.
+    pub fn urgent(mut self) -> Self {
+        if let Self::Transition(transition) = &mut self {
+            transition.is_urgent = true;
+        }
+        self
     }
 
     /// Returns the rows beside those of the subject, if the write is a transition.
@@ -331,6 +341,8 @@ pub struct DeliveryOutcome {
     pub retries_left: i64,
     /// Time of the next attempt, if any.
     pub next_attempt_at: Option<i64>,
+    /// True if other deliveries wait until this one is recorded.
+    pub is_urgent: bool,
 }
 
 /// A signed transaction. Preconditions: the nonce is unused, and each operation is still queued at the signed revision

@@ -29,6 +29,8 @@ pub const GROUP_WAIT: Duration = Duration::from_millis(2);
 const GROUP_ANNOUNCED_WAIT: Duration = Duration::from_millis(3);
 /// A group waits only if the previous one had at least this many writes, so that a single writer is served immediately.
 const GROUP_COMPANY_MIN: usize = 4;
+/// Time that writes without waiting callers wait for others: a commit costs the same for one write and for many.
+pub(super) const GROUP_LINGER: Duration = Duration::from_millis(10);
 /// Maximum number of writes in a group that reserve funds of the same PSP. Each is a separate statement.
 const GROUP_PROMISES_OF_PSP_MAX: usize = 32;
 /// Capacity of the queue of transitions (and all other writes except initiations). Further senders wait.
@@ -43,6 +45,8 @@ pub(super) struct Queues {
     group_before: usize,
     /// Number of expected transitions with announcements.
     announced: Arc<AtomicUsize>,
+    /// Time at which the waiting writes are written, if no caller waits for them.
+    linger_until: Option<Instant>,
 }
 
 struct Lane {
@@ -59,7 +63,13 @@ impl Queues {
         announced: Arc<AtomicUsize>,
     ) -> Self {
         let lane = |queue| Lane { queue, waiting: VecDeque::new(), open: true };
-        Self { transitions: lane(transitions), initiations: lane(initiations), group_before: 0, announced }
+        Self {
+            transitions: lane(transitions),
+            initiations: lane(initiations),
+            group_before: 0,
+            announced,
+            linger_until: None,
+        }
     }
 
     /// Returns the next group when there is a write. Returns an empty group when the journal is closed (or all handles
@@ -74,6 +84,9 @@ impl Queues {
                     self.group_before = group.writes.len();
                     return group.writes;
                 }
+            }
+            if self.lingers(closing).await {
+                continue;
             }
             self.fill(&mut group);
             if !group.writes.is_empty() {
@@ -95,6 +108,24 @@ impl Queues {
         }
         self.group_before = group.writes.len();
         group.writes
+    }
+
+    /// While only writes without waiting callers wait, waits for another write, but not longer than [`GROUP_LINGER`]. Returns
+    /// true if another write has arrived.
+    async fn lingers(&mut self, closing: &CancellationToken) -> bool {
+        self.transitions.take_ready();
+        let waiting = &self.transitions.waiting;
+        let is_quiet = waiting.iter().all(|submitted| can_wait(&submitted.write)) && waiting.len() < GROUP_UNITS_MAX;
+        if waiting.is_empty() || !is_quiet || !self.initiations.waiting.is_empty() {
+            self.linger_until = None;
+            return false;
+        }
+        let until = *self.linger_until.get_or_insert_with(|| Instant::now() + GROUP_LINGER);
+        let has_arrived = matches!(tokio::time::timeout_at(until, self.arrival(closing)).await, Ok(true));
+        if !has_arrived {
+            self.linger_until = None;
+        }
+        has_arrived
     }
 
     /// Fills the group with transitions with announcements, when enough have arrived or the wait is over. Writes
@@ -218,10 +249,13 @@ impl Group {
 }
 
 /// Returns true if neither a caller nor a recipient of an announcement waits for the write.
-fn can_wait(write: &JournalWrite) -> bool {
+pub(super) fn can_wait(write: &JournalWrite) -> bool {
     match write {
-        JournalWrite::Transition(_) => write.announcements().is_empty() && write.idempotency().is_none(),
+        JournalWrite::Transition(transition) => {
+            !transition.is_urgent && write.announcements().is_empty() && write.idempotency().is_none()
+        }
         JournalWrite::TransfersApplied(_) => true,
+        JournalWrite::Delivery(outcome) => !outcome.is_urgent,
         _ => false,
     }
 }

@@ -57,6 +57,26 @@ async fn events_wait_for_a_url() {
 }
 
 #[tokio::test]
+async fn rows_of_a_page_are_read_once() {
+    const DELIVERIES: usize = 120;
+    const READS_MAX: u64 = 30;
+    let env = Env::new(quick()).await;
+    let server = receiver(ResponseTemplate::new(200)).await;
+    let psp = env.psp(None).await;
+    env.queue_many(psp, DELIVERIES, 1).await;
+    let reads =
+        || env.database.counts().into_iter().filter(|counts| counts.pool == "reader").map(|of| of.statements).sum();
+    let before: u64 = reads();
+    env.point(psp, &server.uri()).await;
+    while received(&server).await.len() < DELIVERIES {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // Without the rows of the page, each delivery that waited for a free slot would be read once more.
+    let read = reads() - before;
+    assert!(read < READS_MAX, "{read} reads for {DELIVERIES} deliveries");
+}
+
+#[tokio::test]
 async fn first_attempts_of_a_payment_are_serial_and_in_order() {
     const PAYMENTS: usize = 40;
     const DELAY: Duration = Duration::from_millis(10);

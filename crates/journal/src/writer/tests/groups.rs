@@ -5,6 +5,7 @@ use parking_lot::Mutex;
 use sea_orm::ConnectionTrait;
 
 use super::*;
+use crate::writer::queue::{GROUP_LINGER, can_wait};
 use crate::writer::{CommitSubscriptions, GROUP_INITIATIONS_MIN, GROUP_UNITS_MAX, INITIATIONS_QUEUED_MAX};
 
 #[tokio::test]
@@ -77,6 +78,38 @@ async fn announced_transitions_precede_writes_without_waiting_callers() {
     assert_eq!(in_the_first_group(5, 60).await, (all(false, 3), all(true, 5)), "fewer arrive than announced");
     assert_eq!(in_the_first_group(5, 1).await, (all(true, 3), all(true, 5)), "a single one gets no separate group");
     assert_eq!(in_the_first_group(0, 60).await, (all(true, 3), all(true, 0)), "none arrives");
+}
+
+#[tokio::test]
+async fn writes_without_waiting_callers_wait_for_others() {
+    let (env, payments) = Env::with_payments(0..4).await;
+    env.run();
+    let groups_before = env.journal.stats().groups;
+    let quiet = env.queue([boxed(transition(&payments[0], 0))]).await;
+    env.submit(boxed(transition(&payments[1], 1))).await.unwrap();
+    assert!(answers(quiet).await.iter().all(Result::is_ok));
+    assert_eq!(env.journal.stats().groups, groups_before + 1, "an announcement takes the other write along");
+
+    let begun = std::time::Instant::now();
+    env.submit(boxed(transition(&payments[2], 0))).await.unwrap();
+    assert!(begun.elapsed() >= GROUP_LINGER, "alone it waits for others");
+
+    let urgent = JournalTransition { is_urgent: true, ..transition(&payments[3], 0) };
+    assert!(!can_wait(&boxed(urgent)) && can_wait(&boxed(transition(&payments[3], 0))));
+    let JournalWrite::Delivery(outcome) = delivery("whd_1", 1) else { unreachable!() };
+    assert!(!can_wait(&JournalWrite::Delivery(Box::new(DeliveryOutcome { is_urgent: true, ..*outcome }))));
+    assert_eq!(env.journal.stats().groups, groups_before + 2);
+}
+
+#[tokio::test]
+async fn closing_does_not_wait_for_other_writes() {
+    let (env, payments) = Env::with_payments([1]).await;
+    let quiet = env.queue([boxed(transition(&payments[0], 0))]).await;
+    let running = env.run();
+    env.journal.close().await;
+    running.await.unwrap();
+    assert!(answers(quiet).await.iter().all(Result::is_ok));
+    assert_eq!(env.all::<payments::Entity>().await[0].version, 2);
 }
 
 #[tokio::test]

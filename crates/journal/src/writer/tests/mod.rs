@@ -287,6 +287,7 @@ fn transition(before: &payments::Model, announced: i64) -> JournalTransition {
         consequences: Consequences { announcements, ..Consequences::default() },
         refunds: Vec::new(),
         applied: Vec::new(),
+        is_urgent: false,
         moved: None,
     }
 }
@@ -428,6 +429,7 @@ fn delivery(delivery_id: &str, number: i64) -> JournalWrite {
         status: DeliveryStatus::Failed,
         retries_left: DELIVERY_RETRIES_MAX - number,
         next_attempt_at: Some(11_000),
+        is_urgent: false,
     }))
 }
 
