@@ -76,7 +76,7 @@ pub enum Effect {
         /// Chain of the operation.
         chain: Chain,
     },
-    /// Notify the webhook sender that rows are queued.
+    /// After a restart: notify the webhook sender that rows may be queued. The commit of an announcement notifies it itself.
     DeliverWebhooks,
     /// The outbound transfer no longer needs an actor; the actor may stop when its mailbox is drained.
     Passivate,
@@ -149,9 +149,7 @@ fn carry_out(before: OutboundTransfer, events: Vec<Event>, now: Timestamp) -> Re
     let outbound = commit(outbound, now);
     check(INVARIANTS, &outbound)?;
     let mut effects = resume(&outbound);
-    if announcements.is_empty() {
-        effects.retain(|effect| *effect != Effect::DeliverWebhooks);
-    }
+    effects.retain(|effect| *effect != Effect::DeliverWebhooks);
     Ok(Transition { outbound, events, announcements, effects, queues_operation, postings })
 }
 

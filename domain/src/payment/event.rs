@@ -362,7 +362,7 @@ pub enum Effect {
         /// Chain of the operation.
         chain: Chain,
     },
-    /// Notify the webhook sender that rows are queued.
+    /// After a restart: notify the webhook sender that rows may be queued. The commit of an announcement notifies it itself.
     DeliverWebhooks,
     /// The payment no longer needs an actor; the actor may stop when its mailbox is drained.
     Passivate,

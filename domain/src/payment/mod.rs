@@ -117,7 +117,6 @@ fn carry_out(before: Payment, events: Vec<Event>, now: Timestamp) -> Result<Tran
             effects.push(effect);
         }
     }
-    effects.extend((!announcements.is_empty()).then_some(Effect::DeliverWebhooks));
     effects.extend((!payment.is_live()).then_some(Effect::Passivate));
     Ok(Transition { payment, events, announcements, effects, operations: queue, postings: posted })
 }

@@ -23,7 +23,7 @@ fn the_exact_amount_confirms_and_settles() {
         .notified(CONFIRMED)
         .money("10.00", "0.00", "0.00", "10.00");
     let settle = Effect::Settle { operation: story.operation(), chain: Chain::Base };
-    let story = story.queues(&[(Queue, "10.00")]).asks_for(&settle).asks_for(&Effect::DeliverWebhooks);
+    let story = story.queues(&[(Queue, "10.00")]).asks_for(&settle);
     let story = story.settled(1).is(Settled, &[]).notified(SETTLED).asks_for(&Effect::Passivate);
     let last = story.notified.last().unwrap();
     let body: serde_json::Map<String, serde_json::Value> =
