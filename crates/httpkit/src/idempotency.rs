@@ -4,6 +4,8 @@
 //! of the change itself, so that neither exists without the other. Only successes are stored: a failed request may be
 //! repeated with the same key. Bodies are the same if they are the same JSON value, however it is written.
 
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -13,6 +15,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use dashmap::DashMap;
+use parking_lot::Mutex;
 use payferry_domain::{PspId, Timestamp};
 use payferry_entities::{Database, Transaction, idempotency_keys};
 use payferry_runtime::clock::Clock;
@@ -38,7 +41,16 @@ const PRUNE_EVERY_MS: i64 = 60_000;
 /// Maximum number of answers that one statement deletes.
 const PRUNE_STEP: u64 = 500;
 
+/// Route whose keys are almost always new. They are looked up by the insert of the commit, and only then by a query. Until
+/// its commit, the handler changes nothing.
+const LOOKED_UP_BY_COMMIT: &str = "POST /payments/initiate";
+/// Keys that this process has recently stored, at most. A repeated request with one of them is looked up at once, because
+/// an insert that fails costs the commit of other requests a second attempt.
+const STORED_RECENTLY_MAX: usize = 16_384;
+
 type RequestKey = (PspId, String, String);
+/// Hashes of keys. A collision only costs a query.
+type RecentKeys = Arc<Mutex<HashSet<u64>>>;
 
 /// Returns true if a text is a valid idempotency key.
 pub fn is_key(text: &str) -> bool {
@@ -52,6 +64,7 @@ pub type ResponseRow<T> = Box<dyn Fn(&T) -> idempotency_keys::Model + Send + Syn
 #[derive(Default)]
 pub struct RunningKeys {
     places: Arc<DashMap<RequestKey, ()>>,
+    stored_recently: RecentKeys,
     pruned_at_ms: AtomicI64,
 }
 
@@ -71,6 +84,8 @@ struct RunningRequest {
     sealer: Sealer,
     clock: Clock,
     places: Arc<DashMap<RequestKey, ()>>,
+    stored_recently: RecentKeys,
+    key_hash: u64,
 }
 
 impl Drop for RunningRequest {
@@ -98,7 +113,8 @@ impl Idempotency {
         }
         let route = route_of(parts)?;
         let place = (psp_id, route.clone(), key.to_owned());
-        let places = &app.running_keys().places;
+        let RunningKeys { places, stored_recently, .. } = app.running_keys();
+        let key_hash = hashed(&place);
         if places.insert(place, ()).is_some() {
             return Err(ApiError::IdempotencyRunning);
         }
@@ -115,10 +131,13 @@ impl Idempotency {
             sealer: app.sealer().clone(),
             clock: app.clock().clone(),
             places: Arc::clone(places),
+            stored_recently: Arc::clone(stored_recently),
+            key_hash,
         };
+        let is_looked_up_now = running.route != LOOKED_UP_BY_COMMIT || stored_recently.lock().contains(&key_hash);
         app.running_keys().prune(app);
         let this = Self(Some(Arc::new(running)));
-        if let Some(answer) = this.find().await? {
+        if is_looked_up_now && let Some(answer) = this.find().await? {
             return Ok(Err(answer));
         }
         if let Some(slot) = parts.extensions.get::<IdempotencySlot>() {
@@ -130,6 +149,7 @@ impl Idempotency {
     /// The row that stores `answer`, if the request came with a key.
     pub fn row(&self, answer: &Answer) -> Option<idempotency_keys::Model> {
         let running = self.0.as_deref()?;
+        remember(&running.stored_recently, running.key_hash);
         let now: Timestamp = running.clock.now();
         let psp_id = running.psp_id.to_string();
         Some(idempotency_keys::Model {
@@ -178,6 +198,14 @@ impl Idempotency {
         self.find().await?.ok_or(ApiError::IdempotencyRunning)
     }
 
+    /// The stored answer, if there is one, instead of an error of the service: the request may have been executed before.
+    pub async fn first_answer_or(&self, error: impl Into<ApiError>) -> Result<Response, ApiError> {
+        match self.find().await {
+            Ok(Some(answer)) => Ok(answer),
+            Ok(None) | Err(_) => Err(error.into()),
+        }
+    }
+
     async fn find(&self) -> Result<Option<Response>, ApiError> {
         let Some(running) = self.0.as_deref() else { return Ok(None) };
         let id = (running.psp_id.to_string(), running.route.clone(), running.key.clone());
@@ -217,8 +245,8 @@ impl Idempotency {
 pub(crate) struct IdempotencySlot(Arc<OnceLock<Idempotency>>);
 
 impl IdempotencySlot {
-    /// Replaces a refusal with the stored answer, if there is one by now: the client may have sent the request to another
-    /// node before, which executed it meanwhile. Then this node saw the change and refused to repeat it.
+    /// Replaces a refusal with the stored answer, if there is one by now: the client may have sent the request before, and
+    /// another node may have executed it meanwhile. Then this node saw the change and refused to repeat it.
     pub(crate) async fn first_answer_or(self, response: Response) -> Response {
         let Some(idempotency) = self.0.get().filter(|_| response.status().is_client_error()) else { return response };
         match idempotency.find().await {
@@ -271,6 +299,20 @@ pub async fn prune(database: &Database, now: Timestamp) -> Result<u64, sea_orm::
             return Ok(deleted);
         }
     }
+}
+
+fn hashed(key: &RequestKey) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn remember(recent: &RecentKeys, hash: u64) {
+    let mut recent = recent.lock();
+    if recent.len() >= STORED_RECENTLY_MAX {
+        recent.clear();
+    }
+    recent.insert(hash);
 }
 
 /// The method and the path's template, the same with and without the prefix.

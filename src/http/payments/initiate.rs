@@ -137,6 +137,15 @@ pub(in crate::http) async fn make(
             Ok(first.map_or_else(|| reply(app, &payment), Ok)?.into_response())
         }
         Err(InitiateError::IdempotencyKeyTaken) => idempotency.first_answer().await,
+        // The first request may have been executed before the fault. A refusal is compared with it at the edge.
+        Err(
+            error @ (InitiateError::ChainAway
+            | InitiateError::ChainPaused(_)
+            | InitiateError::ScreeningAway
+            | InitiateError::Busy
+            | InitiateError::Unavailable(_)
+            | InitiateError::Unknown(_)),
+        ) => idempotency.first_answer_or(error).await,
         Err(error) => Err(error.into()),
     }
 }
