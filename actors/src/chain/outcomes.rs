@@ -12,7 +12,7 @@ use payferry_domain::{Amount, Hash32, OperationId, PaymentId, RefundId, Timestam
 use payferry_entities::{OperationStatus, operations};
 use payferry_evm::client::ClientError;
 use payferry_journal::chain::is_outbound;
-use payferry_journal::chain::queue::{self, UNDONE};
+use payferry_journal::chain::queue::{self, OpenWork, UNDONE};
 use payferry_journal::payments::{self, StoreError};
 use sea_orm::DbErr;
 use tokio::time::Instant;
@@ -151,7 +151,7 @@ impl ChainContext {
         let ids: Vec<i64> = due.iter().filter_map(|row| row.chain_tx_id).collect();
         let txs = queue::txs_by_id(database, &ids).await?;
         let mut blocks: HashMap<u64, Option<(Hash32, Timestamp)>> = HashMap::new();
-        let mut notified = Vec::new();
+        let (mut notified, mut facts) = (Vec::new(), Vec::new());
         for &row in due {
             let Some(number) = row.block_number.and_then(|number| u64::try_from(number).ok()) else { continue };
             if !tiers.get(&row.id).is_some_and(|tier| reach.reached(number, *tier)) {
@@ -188,9 +188,15 @@ impl ChainContext {
             let hash = row.tx_hash.as_deref().and_then(|hash| hash.parse().ok());
             let (Some((block_hash, time)), Some(tx_hash)) = (block, hash) else { continue };
             let block = BlockRef { number, time };
-            notify(&*self.inbox, row, &Outcome::Completed { tx_hash, block_hash, block });
+            let outcome = Outcome::Completed { tx_hash, block_hash, block };
+            if is_outbound(row) {
+                notify(&*self.inbox, row, &outcome);
+            } else {
+                facts.extend(command(row, &outcome));
+            }
             notified.push(row);
         }
+        self.inbox.notify_together(facts);
         Ok(notified)
     }
 
@@ -223,16 +229,28 @@ impl ChainContext {
 impl SettlerState {
     /// Notifies payments of operations that are mined and final for their tier, repeatedly until they have applied the
     /// outcome.
-    pub(super) async fn complete(&mut self, errors: &mut Errors) -> Result<(), SettleError> {
+    pub(super) async fn complete(&mut self, open: &OpenWork, errors: &mut Errors) -> Result<(), SettleError> {
         if self.args.handle.take_repeat_request() {
             self.outcomes = SentOutcomes::default();
             self.undone_at = None;
         }
         self.outcomes.expire();
-        self.notify_failed_again().await?;
         self.notify_undone_again().await?;
-        let ended = self.end_authorizations(errors).await;
-        errors.take(ended)?;
+        if open.failed > 0 {
+            self.notify_failed_again().await?;
+        } else {
+            self.failed_page = queue::QueuePage::default();
+        }
+        if open.queued > 0 {
+            let ended = self.end_authorizations(errors).await;
+            errors.take(ended)?;
+        } else {
+            self.authorizations.clear();
+        }
+        if open.mined == 0 {
+            self.done_page = queue::QueuePage::default();
+            return Ok(());
+        }
         let ChainContext { spec, database, .. } = &self.args.context;
         let mined = queue::with_status(database, spec.chain, OperationStatus::Mined, &mut self.done_page).await?;
         let due: Vec<&operations::Model> = mined.iter().filter(|row| !self.outcomes.contains(row)).collect();

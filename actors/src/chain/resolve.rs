@@ -13,7 +13,7 @@ use payferry_entities::{ChainTxStatus, OperationStatus, chain_tx_attempts, chain
 use payferry_evm::client::ClientError;
 use payferry_evm::wallet::domain_hash;
 use payferry_journal::chain::attempts::{self, Attempts};
-use payferry_journal::chain::queue;
+use payferry_journal::chain::queue::{self, OpenWork};
 use payferry_journal::chain::rows::row_number;
 use payferry_journal::{ChainTxOutcome, JournalWrite, MovedAmounts, OperationOutcome};
 use payferry_runtime::supervise::doubled;
@@ -47,18 +47,23 @@ struct Mined<'a> {
 
 impl SettlerState {
     /// Tracks every transaction that is not final. If there are very many mined ones, each pass handles some of them.
-    pub(super) async fn resolve(&mut self, errors: &mut Errors) -> Result<(), SettleError> {
+    pub(super) async fn resolve(&mut self, open: &OpenWork, errors: &mut Errors) -> Result<(), SettleError> {
         let ChainContext { spec, database, watchlist, .. } = &self.args.context;
         let view = watchlist.view(spec.chain);
-        let submitted = queue::submitted_txs(database, spec.chain).await?;
-        let mut mined = queue::mined_txs(database, spec.chain, &mut self.mined_page).await?;
-        let mined_len = queue::mined_txs_len(database, spec.chain).await?;
+        let submitted =
+            if open.submitted_txs > 0 { queue::submitted_txs(database, spec.chain).await? } else { Vec::new() };
+        let mut mined = Vec::new();
+        if open.mined_txs > 0 {
+            mined = queue::mined_txs(database, spec.chain, &mut self.mined_page).await?;
+        } else {
+            self.mined_page = queue::QueuePage::default();
+        }
         self.report.unmined = submitted.len();
-        self.report.open = submitted.len() + usize::try_from(mined_len).unwrap_or(usize::MAX);
+        self.report.open = submitted.len() + usize::try_from(open.mined_txs).unwrap_or(usize::MAX);
         metrics::OPEN.set_count(&metrics::of(spec.chain), self.report.open as u64);
         metrics::UNMINED.set_count(&metrics::of(spec.chain), self.report.unmined as u64);
-        let open: HashSet<i64> = submitted.iter().map(|tx| tx.id).collect();
-        self.unmined.retain(|id, _| open.contains(id));
+        let unmined: HashSet<i64> = submitted.iter().map(|tx| tx.id).collect();
+        self.unmined.retain(|id, _| unmined.contains(id));
 
         if !self.sent_again {
             self.send_mined_again(&mined).await?;
@@ -67,11 +72,13 @@ impl SettlerState {
         self.read_progress().await?;
         let resolved = self.resolve_submitted(&submitted, errors).await;
         errors.take(resolved)?;
-        if let Some(view) = view {
+        if let Some(view) = view.filter(|_| open.mined_txs + open.reverted_txs > 0) {
             // A reverted transaction can be orphaned only while its block is not final.
             let finalized = view.finalized.unwrap_or(0).min(view.read_number);
             let ChainContext { spec, database, .. } = &self.args.context;
-            mined.extend(queue::reverted_txs(database, spec.chain, finalized).await?);
+            if open.reverted_txs > 0 {
+                mined.extend(queue::reverted_txs(database, spec.chain, finalized).await?);
+            }
             mined.sort_by_key(|tx| tx.nonce);
             let ids: Vec<i64> = mined.iter().map(|tx| tx.id).collect();
             let mut failed: HashMap<i64, Vec<operations::Model>> = HashMap::new();

@@ -17,7 +17,7 @@ use payferry_evm::client::ClientError;
 use payferry_evm::pace::{BlockingError, Pass, PollRequests, Severity, gather};
 use payferry_evm::wallet::OperatorSigner;
 use payferry_journal::chain::Role;
-use payferry_journal::chain::queue;
+use payferry_journal::chain::queue::{self, OpenWork};
 use payferry_nodes::Lease;
 use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
 use ractor::RpcReplyPort;
@@ -452,14 +452,17 @@ impl SettlerState {
         // An error of one part (such as a fee above the ceiling) does not block the others.
         let compared = self.compare_sender().await;
         errors.take(compared)?;
-        let resolved = self.resolve(errors).await;
+        let mut open = self.open_work().await?;
+        let resolved = self.resolve(&open, errors).await;
         errors.take(resolved)?;
-        let completed = self.complete(errors).await;
+        if open.has_txs() {
+            open = self.open_work().await?;
+        }
+        let completed = self.complete(&open, errors).await;
         errors.take(completed)?;
-        let queued = queue::queued_len(&self.args.database, self.args.spec.chain).await?;
-        metrics::QUEUED.set_count(&metrics::of(self.args.spec.chain), queued);
+        metrics::QUEUED.set_count(&metrics::of(self.args.spec.chain), open.queued);
         if !self.window_open {
-            if self.has_queued().await? {
+            if open.queued > 0 && self.has_queued().await? {
                 self.open_window(myself);
             } else {
                 // Nothing queued is left that could be blocked.
@@ -469,6 +472,12 @@ impl SettlerState {
             }
         }
         Ok(())
+    }
+
+    async fn open_work(&self) -> Result<OpenWork, SettleError> {
+        let ChainContext { spec, database, watchlist, .. } = &self.args.context;
+        let finalized = watchlist.view(spec.chain).map_or(0, |view| view.finalized.unwrap_or(0).min(view.read_number));
+        Ok(OpenWork::count(database, spec.chain, finalized).await?)
     }
 
     async fn compare_sender(&mut self) -> Result<(), SettleError> {

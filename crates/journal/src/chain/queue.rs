@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use payferry_domain::{Address, Amount, Chain, Finality, FinalityPolicy, Timestamp};
 use payferry_entities::{
-    ChainTxStatus, Database, OperationStatus, authorizations, chain_txs, operations, payments, sendings,
+    ChainTxStatus, Database, OperationStatus, authorizations, chain_txs, operations, payments, query_all, sendings,
 };
 use sea_orm::sea_query::Expr;
 use sea_orm::{
@@ -46,6 +46,59 @@ impl<P> QueuePage<P> {
     /// Continues after these rows if there may be more.
     fn turn<T>(&mut self, rows: &[T], limit: u64, place: impl Fn(&T) -> P) {
         self.after = rows.last().filter(|_| rows.len() as u64 >= limit).map(place);
+    }
+}
+
+/// Numbers of rows that a pass may have to read. Most passes need none of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenWork {
+    /// Operations that wait for a transaction.
+    pub queued: u64,
+    /// Operations that have failed.
+    pub failed: u64,
+    /// Operations that are mined and not applied by their payments.
+    pub mined: u64,
+    /// Unmined transactions.
+    pub submitted_txs: u64,
+    /// Mined transactions that are not final.
+    pub mined_txs: u64,
+    /// Transactions that reverted in a block that may still be orphaned.
+    pub reverted_txs: u64,
+}
+
+impl OpenWork {
+    /// Counts the rows of a chain. Blocks up to `finalized` cannot be orphaned.
+    pub async fn count(database: &Database, chain: Chain, finalized: u64) -> Result<Self, DbErr> {
+        use OperationStatus::{Failed, Mined, Queued};
+        let (submitted, mined, reverted) = (ChainTxStatus::Submitted, ChainTxStatus::Mined, ChainTxStatus::Reverted);
+        let sql = format!(
+            "SELECT 'operation' AS kind, status, COUNT(*) AS number FROM operations \
+             WHERE chain = $1 AND status IN ('{Queued}', '{Failed}', '{Mined}') GROUP BY status \
+             UNION ALL SELECT 'tx' AS kind, status, COUNT(*) AS number FROM chain_txs \
+             WHERE chain = $1 AND status IN ('{submitted}', '{mined}') GROUP BY status \
+             UNION ALL SELECT 'tx' AS kind, status, COUNT(*) AS number FROM chain_txs \
+             WHERE chain = $1 AND status = '{reverted}' AND block_number > $2 GROUP BY status"
+        );
+        let mut counts: HashMap<(String, String), i64> = HashMap::new();
+        for row in query_all(database.reader(), &sql, [chain.as_str().into(), row_number(finalized).into()]).await? {
+            counts.insert((row.try_get_by_index(0)?, row.try_get_by_index(1)?), row.try_get_by_index(2)?);
+        }
+        let of = |kind: &str, status: &str| {
+            counts.get(&(kind.to_owned(), status.to_owned())).map_or(0, |count| count.unsigned_abs())
+        };
+        Ok(Self {
+            queued: of("operation", Queued.as_str()),
+            failed: of("operation", Failed.as_str()),
+            mined: of("operation", Mined.as_str()),
+            submitted_txs: of("tx", submitted.as_str()),
+            mined_txs: of("tx", mined.as_str()),
+            reverted_txs: of("tx", reverted.as_str()),
+        })
+    }
+
+    /// True if a pass may change the status of operations.
+    pub const fn has_txs(&self) -> bool {
+        self.submitted_txs + self.mined_txs + self.reverted_txs > 0
     }
 }
 
@@ -225,11 +278,6 @@ pub async fn mined_txs(
     Ok(rows)
 }
 
-/// Number of mined transactions that are not final.
-pub async fn mined_txs_len(database: &Database, chain: Chain) -> Result<u64, DbErr> {
-    txs(chain, ChainTxStatus::Mined).count(database.reader()).await
-}
-
 /// Newest transactions that reverted in a block that may still be orphaned. Without the call data.
 pub async fn reverted_txs(database: &Database, chain: Chain, finalized: u64) -> Result<Vec<chain_txs::Model>, DbErr> {
     let query = without_input(
@@ -255,11 +303,6 @@ pub async fn unmined(database: &Database, chain: Chain, sender: Address) -> Resu
         .filter(chain_txs::Column::Sender.eq(sender.to_string()))
         .count(database.reader())
         .await
-}
-
-/// Number of operations waiting for a transaction.
-pub async fn queued_len(database: &Database, chain: Chain) -> Result<u64, DbErr> {
-    operations_with(chain, OperationStatus::Queued).count(database.reader()).await
 }
 
 /// Transactions by row id.
@@ -369,7 +412,11 @@ mod tests {
         let short = |nonce, status| chain_txs::Model { input: String::new(), ..tx(nonce, status) };
 
         assert_eq!(submitted_txs(database, Chain::Base).await.unwrap(), [tx(1_001, ChainTxStatus::Submitted)]);
-        assert_eq!(mined_txs_len(database, Chain::Base).await.unwrap(), 1_001);
+        let open = OpenWork { mined_txs: 1_001, submitted_txs: 1, ..OpenWork::default() };
+        let count = async |chain, finalized| OpenWork::count(database, chain, finalized).await.unwrap();
+        assert_eq!(count(Chain::Base, 1_002).await, open);
+        assert_eq!(count(Chain::Base, 1_001).await, OpenWork { reverted_txs: 1, ..open });
+        assert_eq!(count(Chain::Polygon, 0).await, OpenWork::default());
         let mut page = QueuePage::default();
         let first = mined_txs(database, Chain::Base, &mut page).await.unwrap();
         assert_eq!((first.len(), &first[0], page.is_first()), (1_000, &short(0, ChainTxStatus::Mined), false));
