@@ -1,6 +1,8 @@
 //! Payments by signature: `POST /payments/{payment_id}/authorization`, the record of an authorization, and what a payer
 //! signs. The payer's page has its own route (`pages::pay`).
 
+use std::sync::LazyLock;
+
 use axum::extract::State;
 use axum::response::Response;
 use payferry_actors::payment::ResultRows;
@@ -15,7 +17,9 @@ use payferry_httpkit::extract::{Field as _, read as reading};
 use payferry_httpkit::lists::DateTime;
 use payferry_httpkit::{Answer, ApiError, Away, Fault, FieldError, Path, Payments, Problem, request, rule};
 use payferry_journal::audit::{Actor, NewAuditEntry};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::change::Change;
 use super::{Addresses, PaymentRecord, own};
@@ -214,7 +218,7 @@ record! {
         /// `eth_signTypedData_v4`, and send the message and the signature to `POST /payments/{payment_id}/authorization` as
         /// `receive_with_authorization`.
         #[schema(value_type = Option<Object>, additional_properties)]
-        typed_data: Option<Value> = None,
+        typed_data: Option<Box<RawValue>> = None,
     }
 }
 
@@ -233,33 +237,75 @@ impl PaymentMethodRecord {
     }
 }
 
+/// Name of the message that the payer signs.
+const PRIMARY_TYPE: &str = "ReceiveWithAuthorization";
+/// Types of the message, the same for every payment.
+static TYPES: LazyLock<Box<RawValue>> = LazyLock::new(|| {
+    let field = |name: &str, kind: &str| json!({"name": name, "type": kind});
+    let types = json!({
+        "EIP712Domain": [
+            field("name", "string"), field("version", "string"), field("chainId", "uint256"),
+            field("verifyingContract", "address"),
+        ],
+        PRIMARY_TYPE: [
+            field("from", "address"), field("to", "address"), field("value", "uint256"),
+            field("validAfter", "uint256"), field("validBefore", "uint256"), field("nonce", "bytes32"),
+        ],
+    });
+    to_raw_value(&types).expect("a JSON value serialises")
+});
+
+/// EIP-712 typed data, as JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TypedData<'a> {
+    domain: TypedDomain<'a>,
+    message: TypedMessage,
+    primary_type: &'static str,
+    types: &'static RawValue,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TypedDomain<'a> {
+    chain_id: u64,
+    name: &'a str,
+    verifying_contract: String,
+    version: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TypedMessage {
+    nonce: String,
+    to: String,
+    valid_after: &'static str,
+    valid_before: String,
+    value: String,
+}
+
 /// Typed data of the next `ReceiveWithAuthorization`, without `message.from`; `None` if the payment takes none now.
-pub(in crate::http) fn typed_data(app: &AppShared, payment: &Payment) -> Option<Value> {
+pub(in crate::http) fn typed_data(app: &AppShared, payment: &Payment) -> Option<Box<RawValue>> {
     let amount = payment.amount_to_authorize(AuthorizationKind::Receive)?;
     let domain = app.system.authorization_domain(payment)?;
     let nonce = app.system.authorization_nonce(payment)?;
     let to = app.system.authorization_recipient(payment, AuthorizationKind::Receive)?;
-    let field = |name: &str, kind: &str| json!({"name": name, "type": kind});
-    let valid_before = payment.expires_at.as_millis().div_euclid(1_000);
-    Some(json!({
-        "types": {
-            "EIP712Domain": [
-                field("name", "string"), field("version", "string"), field("chainId", "uint256"),
-                field("verifyingContract", "address"),
-            ],
-            "ReceiveWithAuthorization": [
-                field("from", "address"), field("to", "address"), field("value", "uint256"),
-                field("validAfter", "uint256"), field("validBefore", "uint256"), field("nonce", "bytes32"),
-            ],
+    let typed_data = TypedData {
+        domain: TypedDomain {
+            chain_id: domain.chain_id(),
+            name: domain.name(),
+            verifying_contract: checksummed(domain.token()),
+            version: domain.version(),
         },
-        "primaryType": "ReceiveWithAuthorization",
-        "domain": {
-            "name": domain.name(), "version": domain.version(), "chainId": domain.chain_id(),
-            "verifyingContract": checksummed(domain.token()),
+        message: TypedMessage {
+            nonce: nonce.to_string(),
+            to: checksummed(to),
+            valid_after: "0",
+            valid_before: payment.expires_at.as_millis().div_euclid(1_000).to_string(),
+            value: amount.units().to_string(),
         },
-        "message": {
-            "to": checksummed(to), "value": amount.units().to_string(), "validAfter": "0",
-            "validBefore": valid_before.to_string(), "nonce": nonce.to_string(),
-        },
-    }))
+        primary_type: PRIMARY_TYPE,
+        types: &TYPES,
+    };
+    Some(to_raw_value(&typed_data).expect("typed data serialises"))
 }

@@ -13,6 +13,7 @@ use payferry_domain::{Amount, Finality, Timestamp};
 use payferry_httpkit::pages::{respond_under, script_policy};
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::qr;
 use super::scene::{Scene, Step, chain_name, contact};
@@ -164,7 +165,7 @@ fn asking(app: &AppShared, payment: &Payment, to_pay: Amount) -> Markup {
                 @if let Some(typed_data) = typed_data(app, payment) {
                     @let chain_id = format!("{:#x}", chain_id(chains, terms.chain));
                     button #sign type="button" hidden data-chain=(chain_id) data-chain-name=(chain)
-                        data-typed=(typed_data.to_string()) { "Pay with wallet, without gas" }
+                        data-typed=(typed_data.get()) { "Pay with wallet, without gas" }
                     (what_is_signed(&typed_data, to_pay, terms.token.as_str()))
                 }
                 button #wallet type="button" hidden data-chain=(format!("{:#x}", chain_id(chains, terms.chain)))
@@ -181,7 +182,8 @@ fn asking(app: &AppShared, payment: &Payment, to_pay: Amount) -> Markup {
 }
 
 /// Renders exactly what the payer's wallet will sign.
-fn what_is_signed(typed_data: &Value, to_pay: Amount, token: &str) -> Markup {
+fn what_is_signed(typed_data: &RawValue, to_pay: Amount, token: &str) -> Markup {
+    let typed_data: Value = serde_json::from_str(typed_data.get()).unwrap_or_default();
     let message = &typed_data["message"];
     let text = |name: &str| message[name].as_str().unwrap_or_default().to_owned();
     let until = text("validBefore").parse().map_or(Timestamp(0), |secs: i64| Timestamp(secs.saturating_mul(1_000)));
