@@ -23,7 +23,7 @@ const FIRST_DECREASE: f64 = 0.5;
 /// Factor of the rate when the service becomes overloaded with a limit.
 const DECREASE: f64 = 0.85;
 /// Increase of the rate per second in which it refused payments.
-const INCREASE: f64 = 0.05;
+const INCREASE: f64 = 0.02;
 /// Lowest rate, in payments per second. It increases from here.
 const RATE_MIN: f64 = 5.0;
 /// Share of the newest sample in the mean rate of admission.
