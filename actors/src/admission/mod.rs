@@ -19,24 +19,33 @@ use utoipa::ToSchema;
 
 use controller::{Controller, SAMPLE};
 
+/// Delay above which the service may be overloaded. A debug build is slower.
+const DELAY_TARGET: Duration = Duration::from_millis(if cfg!(debug_assertions) { 2_000 } else { 30 });
+
 payferry_runtime::metrics! {
     Counter REFUSED = "payferry_admission_refused_total",
         "New payments that were refused because the service was overloaded.", exported;
     Gauge LIMIT = "payferry_admission_limit",
         "New payments that are admitted per second at most: 0 while admission is closed, -1 without a limit.";
     Gauge(Seconds) DELAY = "payferry_admission_delay_seconds",
-        "Mean delay in the queues of this kind of actor during the last tenth of a second.";
+        "Time that messages waited in the queues of this kind of actor, as the mean of the last tenth of a second.";
 }
 
 /// Kinds of actors whose queues are measured.
 const QUEUES: [ActorKind; 3] = [ActorKind::Journal, ActorKind::Payment, ActorKind::Endpoint];
 
 /// Admission of new payments on this node.
-#[derive(Default)]
 pub(crate) struct Admission {
     controller: Mutex<Controller>,
     delays: Mutex<[Duration; QUEUES.len()]>,
     refused: AtomicU64,
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        let controller = Mutex::new(Controller::new(DELAY_TARGET));
+        Self { controller, delays: Mutex::default(), refused: AtomicU64::default() }
+    }
 }
 
 /// View of admission.
@@ -98,7 +107,8 @@ impl Admission {
             commits = stats;
             let delays = [delays[0].saturating_sub(commit), delays[1], delays[2]];
             *self.delays.lock() = delays;
-            let longest = delays.into_iter().max().unwrap_or_default();
+            // Without its database, the service is not overloaded, and refuses payments for that reason.
+            let longest = delays.into_iter().max().filter(|_| journal.is_writing()).unwrap_or_default();
             let limit = {
                 let mut controller = self.controller.lock();
                 controller.sampled(longest);
@@ -119,7 +129,7 @@ impl Admission {
         AdmissionView {
             limit_per_second: self.controller.lock().limit(),
             refused: self.refused.load(Ordering::Relaxed),
-            delay_target_ms: u64::try_from(controller::DELAY_TARGET.as_millis()).unwrap_or(u64::MAX),
+            delay_target_ms: u64::try_from(DELAY_TARGET.as_millis()).unwrap_or(u64::MAX),
             delays: QUEUES.iter().zip(delays).map(of).collect(),
         }
     }
