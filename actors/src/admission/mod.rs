@@ -1,8 +1,9 @@
 //! Admission of new payments: the payments that the service has accepted are completed before it accepts more.
 //!
 //! The delay of the queues between the steps of a payment says whether the service can complete more: of the journal, of the
-//! mailboxes of payments, which contain what the watchers have read, and of the webhook sender. What a slow chain, database or
-//! receiver takes is not part of it. Deliberately absent: a limit of the number of live payments, which mostly wait for payers.
+//! mailboxes of payments, which contain what the watchers have read, and of the webhook sender. The time of a slow chain,
+//! database or receiver is not part of it. Deliberately absent: a limit of the number of live payments, which mostly wait for
+//! payers.
 
 mod controller;
 

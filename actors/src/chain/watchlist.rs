@@ -71,7 +71,8 @@ struct Lane {
     /// Reason why the chain cannot be read, if any; known even before the first read.
     degraded_reason: RwLock<Option<String>>,
     /// Domains of the tokens that support transfers by signature.
-    eip3009: RwLock<Vec<Eip3009Domain>>,
+    /// `None` until the tokens were read.
+    eip3009: RwLock<Option<Vec<Eip3009Domain>>>,
     /// Largest amount of one outbound transfer, per token address.
     send_max: RwLock<HashMap<Address, Amount>>,
     waits: Mutex<FinalityWaits>,
@@ -285,13 +286,18 @@ impl Watchlist {
 
     /// Replaces the domains of the chain's tokens that support transfers by signature (EIP-3009).
     pub(crate) fn set_eip3009(&self, chain: Chain, domains: Vec<Eip3009Domain>) {
-        *self.lane(chain).eip3009.write() = domains;
+        *self.lane(chain).eip3009.write() = Some(domains);
+    }
+
+    /// True if it is known which of the chain's tokens support transfers by signature.
+    pub fn knows_eip3009(&self, chain: Chain) -> bool {
+        self.lane(chain).eip3009.read().is_some()
     }
 
     /// Domain of the chain's token at this address, if it supports transfers by signature (EIP-3009). `None` until the
     /// chain was read.
     pub fn eip3009(&self, chain: Chain, token: Address) -> Option<Eip3009Domain> {
-        self.lane(chain).eip3009.read().iter().find(|domain| domain.token() == token).cloned()
+        self.lane(chain).eip3009.read().as_ref()?.iter().find(|domain| domain.token() == token).cloned()
     }
 
     /// State that the chain's watcher publishes beside its view: the reason why the chain cannot be read, the domains of tokens, and
@@ -299,7 +305,7 @@ impl Watchlist {
     pub(super) fn terms(&self, chain: Chain) -> (Option<String>, Vec<Eip3009Domain>, Vec<(Address, Amount)>) {
         let lane = self.lane(chain);
         let send_max = lane.send_max.read().iter().map(|(address, amount)| (*address, *amount)).collect();
-        (lane.degraded_reason.read().clone(), lane.eip3009.read().clone(), send_max)
+        (lane.degraded_reason.read().clone(), lane.eip3009.read().clone().unwrap_or_default(), send_max)
     }
 
     /// Replaces the largest amounts of one outbound transfer.

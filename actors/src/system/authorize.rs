@@ -123,7 +123,13 @@ impl System {
         payment: &Payment,
         terms: &SignedTerms,
     ) -> Result<VerifiedAuthorization, AuthorizeError> {
-        self.authorization_domain(payment).ok_or(AuthorizeError::Unsupported)?;
+        let chain = payment.terms.chain;
+        self.authorization_domain(payment).ok_or_else(|| {
+            // After a start, the tokens are read later than the payments.
+            let is_known = self.chains().watchlist().knows_eip3009(chain);
+            let unread = || AuthorizeError::ChainAway(format!("the tokens of {chain} were not read yet"));
+            if is_known { AuthorizeError::Unsupported } else { unread() }
+        })?;
         let now: Timestamp = self.clock().now();
         let valid_before = i64::try_from(terms.valid_before).unwrap_or(i64::MAX).saturating_mul(1_000);
         let order = AuthorizationOrder {

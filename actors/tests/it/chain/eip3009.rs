@@ -161,4 +161,6 @@ async fn watcher_publishes_the_domains_of_its_tokens() {
     assert_eq!(env.watchlist.eip3009(Chain::Base, usdc).unwrap().name(), "USD Coin");
     assert_eq!(env.watchlist.eip3009(Chain::Base, usdt), None);
     assert_eq!(env.watchlist.eip3009(Chain::Polygon, usdc), None);
+    // A chain that was not read: the payer is asked to try again.
+    assert!(env.watchlist.knows_eip3009(Chain::Base) && !env.watchlist.knows_eip3009(Chain::Polygon));
 }
