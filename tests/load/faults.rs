@@ -6,7 +6,7 @@ use payferry_entities::Database;
 use sea_orm::{ConnectionTrait, Statement};
 use serde_json::{Value, json};
 
-use super::{MIX, against, only_finding, report, run, stage};
+use super::{MIX, RETRY_SOON, against, only_finding, report, run, stage};
 use crate::call::{assert_has, until};
 use crate::process::{Home, Running, payferry};
 
@@ -14,7 +14,7 @@ use crate::process::{Home, Running, payferry};
 const NTH: u32 = 25;
 
 /// Marks the webhook of one event as delivered without sending it.
-const DROP_ONE_WEBHOOK: &str = "
+pub(super) const DROP_ONE_WEBHOOK: &str = "
     CREATE TRIGGER plant AFTER INSERT ON deliveries
     WHEN NEW.sequence = 3 AND (SELECT count(*) FROM deliveries WHERE sequence = 3) = {nth}
     BEGIN
@@ -39,7 +39,7 @@ const LOSE_THE_LEDGER: &str = "
     CREATE TRIGGER plant BEFORE INSERT ON ledger_postings BEGIN SELECT RAISE(IGNORE); END";
 
 /// Reports the credit of one payment to the PSP a second time, as another event.
-const DOUBLE_ONE_CREDIT: &str = "
+pub(super) const DOUBLE_ONE_CREDIT: &str = "
     CREATE TRIGGER plant AFTER INSERT ON deliveries
     WHEN (SELECT name FROM events WHERE id = NEW.event_id) = 'payin.settled'
         AND (SELECT count(*) FROM events WHERE name = 'payin.settled') >= {nth}
@@ -85,7 +85,7 @@ const DOUBLE_ONE_CREDIT_ON_THE_BALANCE: &str = "
     END";
 
 /// Deletes one payment after its last event.
-const LOSE_ONE_PAYMENT: &str = "
+pub(super) const LOSE_ONE_PAYMENT: &str = "
     CREATE TRIGGER plant AFTER INSERT ON deliveries
     WHEN (SELECT name FROM events WHERE id = NEW.event_id) = 'payin.mismatched'
         AND (SELECT count(*) FROM events WHERE name = 'payin.mismatched') >= {nth}
@@ -99,17 +99,22 @@ const LOSE_ONE_PAYMENT: &str = "
 
 /// Starts a sandbox with this fault. Also returns its database. The triggers are for SQLite, whatever database is
 /// chosen.
-async fn sandbox_with(fault: &str) -> (Running, Database) {
-    let sandbox = Running::start(&Home::embedded());
+pub(super) async fn sandbox_with(fault: &str) -> (Running, Database) {
+    let sandbox = Running::start_with(&Home::embedded(), [0, 0], &[RETRY_SOON]);
     let database = Database::open(&sandbox.home.database_url()).await.unwrap();
-    for statement in ["CREATE TABLE planted (payment_id TEXT NOT NULL)", &fault.replace("{nth}", &NTH.to_string())] {
-        database.long_timeout().execute_unprepared(statement).await.unwrap();
-    }
+    plant(&database, fault).await;
     (sandbox, database)
 }
 
+/// Adds a fault to a database.
+pub(super) async fn plant(database: &Database, fault: &str) {
+    for statement in ["CREATE TABLE planted (payment_id TEXT NOT NULL)", &fault.replace("{nth}", &NTH.to_string())] {
+        database.long_timeout().execute_unprepared(statement).await.unwrap();
+    }
+}
+
 /// Returns the payments with the fault.
-async fn planted(database: &Database) -> Vec<String> {
+pub(super) async fn planted(database: &Database) -> Vec<String> {
     let select = Statement::from_string(database.backend(), "SELECT payment_id FROM planted");
     let rows = database.reader().query_all_raw(select).await.unwrap();
     rows.iter().map(|row| row.try_get("", "payment_id").unwrap()).collect()
@@ -135,7 +140,7 @@ async fn load_with(fault: &str) -> Value {
 }
 
 /// Asserts the kind and the payer of a finding, and that its text contains these parts.
-fn assert_found(finding: &Value, kind: &str, payer: Option<&str>, parts: &[&str]) {
+pub(super) fn assert_found(finding: &Value, kind: &str, payer: Option<&str>, parts: &[&str]) {
     assert_eq!(finding["kind"], kind, "{finding:#}");
     assert!(payer.is_none_or(|payer| finding["payer"] == payer), "{finding:#}");
     let words = finding["found"].as_str().unwrap();

@@ -19,6 +19,7 @@ mod answers;
 mod between;
 mod clean;
 mod faults;
+mod injected;
 mod knee;
 mod progress;
 mod refusals;
@@ -28,7 +29,7 @@ mod stall;
 mod thresholds;
 mod through_proxy;
 
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -37,12 +38,27 @@ use crate::process::{Running, complaint, payferry};
 /// Every behaviour of the mixture, often enough for a short run.
 const MIX: &str = "exact=60,under=10,over=10,late=10,never=10";
 
-/// Runs the command with these words to its end on another thread: the sandbox of a test has its pipes on this one.
+/// Makes the service deliver a refused webhook again soon.
+const RETRY_SOON: (&str, &str) = ("PAYFERRY_WEBHOOKS__RETRY_DELAYS_MS", "[500, 1000, 2000]");
+
+/// Runs the command with these words to its end.
 async fn run(args: &str) -> Output {
-    let args: Vec<String> = args.split_whitespace().map(str::to_owned).collect();
-    let ran =
-        tokio::task::spawn_blocking(move || payferry().arg("load").args(args).stdin(Stdio::null()).output().unwrap());
-    ran.await.unwrap()
+    finish(load(args)).await
+}
+
+/// Makes the command with these words. Single quotes keep spaces within a word.
+fn load(args: &str) -> Command {
+    let parts = args.split('\'').enumerate();
+    let parts = parts.map(|(part, text)| if part % 2 == 1 { text.replace(' ', "\u{a0}") } else { text.to_owned() });
+    let (args, mut load): (String, _) = (parts.collect(), payferry());
+    let words = args.split(|letter: char| letter.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    load.arg("load").args(words.map(|word| word.replace('\u{a0}', " ")));
+    load
+}
+
+/// Runs a command on another thread: the sandbox of a test has its pipes on this one.
+async fn finish(mut command: Command) -> Output {
+    tokio::task::spawn_blocking(move || command.stdin(Stdio::null()).output().unwrap()).await.unwrap()
 }
 
 /// Returns the arguments for a running sandbox.

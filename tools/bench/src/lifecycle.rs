@@ -18,6 +18,7 @@ use payferry_testkit::audit::record::Record;
 use payferry_testkit::audit::session::{Session, receive};
 use payferry_testkit::audit::settings::settings;
 use payferry_testkit::audit::state::RunState;
+use payferry_testkit::payers::Persistence;
 use payferry_testkit::psp::Psp;
 use payferry_testkit::receiver::Receiver;
 use payferry_testkit::service::{ChildSandboxOptions, Service};
@@ -68,7 +69,7 @@ impl Fixture {
         let (state, _late) = RunState::new("bench", sandbox.clock.offset_seconds, settings(&psp).await?.fee_bps);
         let state = Arc::new(state);
         let (receiver, _) = receive(&psp, &state).await?;
-        let session = Session::start(psp, sandbox, state).await?;
+        let session = Session::start(psp, sandbox, state, Persistence::Usual).await?;
         Ok(Arc::new(Self { service, options, session, _receiver: receiver }))
     }
 

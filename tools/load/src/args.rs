@@ -7,11 +7,14 @@ use anyhow::ensure;
 use url::Url;
 
 use crate::arrivals::Rate;
+use crate::faults::FaultPlan;
+use crate::faults::parse::conduct;
 use crate::knee::DEFAULT_THRESHOLDS;
 use crate::report::LoadRequest;
 use crate::schedule::{Schedule, duration_of};
 use crate::thresholds::Threshold;
 use payferry_testkit::audit::behaviour::Mix;
+use payferry_testkit::audit::reception::Conduct;
 
 /// Largest number of payments of one run. Each takes about a kilobyte of memory.
 const PAYMENTS_MAX: u32 = 1_000_000;
@@ -36,6 +39,7 @@ const SERVICE_CONNECTIONS_MAX: usize = 16_384;
   payferry load --stages 0-300/2m,300/10m,600/1m --threshold 'accepted:p99<100ms' --threshold 'refused<60%'
   payferry load --find-knee --duration 30s --threshold 'complete:p99<5s'
   payferry load --rate 200/s --duration 2m --compare old.json
+  payferry load --rate 50/s --duration 40s --fault 'kill 3@5s-25s; reorg base 8@28s; rpc-errors 0.1@12s-20s' --report r.html
   payferry load --url http://127.0.0.1:8080 --key sk_test_... --rate 50/s --payments 1000 --poisson
 
 Behaviours of the mixture: exact pays the amount due, under and over one token less and more, late after the payment has
@@ -99,8 +103,18 @@ pub struct Args {
     pub(crate) thresholds: Vec<Threshold>,
     /// Search for the highest rate at which the thresholds are kept, with a run for each rate, from --rate on
     /// [thresholds by default: accepted:p99<100ms, complete:p99<5s, goodput>0.99].
-    #[arg(long, conflicts_with_all = ["stages", "payments", "in_turn", "open_max", "compare", "report", "csv", "prometheus", "database_url"])]
+    #[arg(long, conflicts_with_all = ["stages", "payments", "in_turn", "open_max", "compare", "report", "csv", "prometheus", "database_url", "fault"])]
     pub(crate) find_knee: bool,
+    /// Faults at times from the first arrival, with `;` between them; repeatable. The expectations and the plots follow
+    /// them: kill@6s (SIGKILL of the new sandbox, which starts again on its data), kill 3@5s-25s, reorg base 8@9s,
+    /// rpc-errors 0.1@12s-20s (the share of the chains' RPC calls that fail), receiver-fail 0.5@10s-20s (the share of the
+    /// webhooks that the receiver refuses), receiver-slow 2s@10s-20s.
+    #[arg(long, value_name = "FAULTS", conflicts_with_all = ["in_turn", "open_max"])]
+    pub(crate) fault: Vec<FaultPlan>,
+    /// Behaviour of the webhook receiver during the whole run: slow=2s, fail=0.1 or both with a comma. A refused webhook
+    /// must be delivered again; none is refused more than twice.
+    #[arg(long, value_name = "BEHAVIOUR", value_parser = conduct)]
+    pub(crate) receiver: Option<Conduct>,
     /// Compare with an older report, the output of --json in a file: the ratios of the figures, and their noise.
     #[arg(long, value_name = "FILE")]
     pub(crate) compare: Option<PathBuf>,
@@ -174,10 +188,12 @@ impl Args {
     fn request_of(&self, rate: Rate, stages: Option<Schedule>) -> anyhow::Result<LoadRequest> {
         let (files, _) = rlimit::Resource::NOFILE.get()?;
         let seed = self.poisson.then(|| self.seed.unwrap_or_else(rand::random));
-        Ok(LoadRequest {
+        let request = LoadRequest {
             rate: stages.as_ref().and_then(Schedule::peak).unwrap_or(rate),
             payments: stages.as_ref().map_or(Ok(self.payments), |stages| payments_of(stages, seed))?,
             stages,
+            faults: FaultPlan(self.fault.iter().flat_map(|plan| plan.0.iter().copied()).collect()),
+            receiver: self.receiver.unwrap_or_default(),
             pacing: if self.poisson { "poisson" } else { "constant" },
             seed,
             thresholds: self.thresholds.clone(),
@@ -188,7 +204,24 @@ impl Args {
             in_flight_max: usize::try_from(self.in_flight_max)?.min(carried_max(files)),
             settle_timeout_secs: self.settle_timeout,
             target: String::new(),
-        })
+        };
+        self.check_faults(&request)?;
+        Ok(request)
+    }
+
+    fn check_faults(&self, request: &LoadRequest) -> anyhow::Result<()> {
+        if request.faults.is_empty() {
+            return Ok(());
+        }
+        ensure!(
+            !request.faults.kills() || self.url.is_none(),
+            "--fault: `kill` needs a sandbox of the load tester's own, and --url names another one"
+        );
+        ensure!(
+            !request.faults.kills() || self.nodes.is_none(),
+            "--fault: `kill` kills a sandbox of one node, and --nodes starts several"
+        );
+        request.faults.check(request.schedule().last())
     }
 }
 

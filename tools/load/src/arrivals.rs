@@ -7,6 +7,7 @@
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -63,6 +64,11 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
+    /// Returns the scheduled start of the last arrival, as an offset from the first.
+    pub fn last(&self) -> Duration {
+        self.schedule.offsets(self.seed).take(self.count as usize).last().unwrap_or_default()
+    }
+
     /// Calls `begin` with the number and the scheduled start of each arrival, as soon as it is due and `room` returns.
     /// `begin` must not block. A late caller catches up at once: due arrivals start, whatever the state of earlier ones.
     /// Returns the number of arrivals that started; fewer than `count` only after `stop`.
@@ -130,8 +136,6 @@ impl InFlight {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn offsets(rate: f64, count: usize, seed: Option<u32>) -> Vec<Duration> {

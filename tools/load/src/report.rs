@@ -1,7 +1,10 @@
 //! Report of a run: everything that was measured and found. `--json` prints it. The terminal's tables and the HTML file
 //! are made from it.
 
+mod course;
 pub mod csv;
+mod fault_marks;
+mod heat_map;
 pub mod html;
 mod plot;
 pub mod prometheus;
@@ -13,12 +16,14 @@ use serde::Serialize;
 
 use super::arrivals::{Arrivals, Rate};
 use super::compare::Comparison;
+use super::faults::{FaultPlan, InjectedFault, in_words};
 use super::schedule::Schedule;
 use super::thresholds::{Judged, Threshold};
 use payferry_testkit::audit::Holding;
 use payferry_testkit::audit::answers::AnswerFigures;
 use payferry_testkit::audit::behaviour::{Behaviour, Mix};
 use payferry_testkit::audit::findings::{Finding, FindingKind};
+use payferry_testkit::audit::reception::Conduct;
 use payferry_testkit::audit::stages::{Stage, StageFigures};
 use payferry_testkit::audit::tally::{Counted, Second};
 
@@ -47,6 +52,10 @@ pub struct LoadRequest {
     pub settle_timeout_secs: u64,
     /// Conditions on the figures of the run.
     pub thresholds: Vec<Threshold>,
+    /// Faults that were to be injected.
+    pub faults: FaultPlan,
+    /// Behaviour of the webhook receiver.
+    pub receiver: Conduct,
     /// The new sandbox, or the URL.
     pub target: String,
 }
@@ -145,6 +154,8 @@ pub struct LoadReport {
     pub curves: Vec<(&'static str, Vec<(f64, f64)>)>,
     pub machine: Machine,
     pub errors: BTreeMap<String, u64>,
+    /// Injected faults, in the order of their begins.
+    pub faults: Vec<InjectedFault>,
     /// Amounts on-chain and balances, compared with the payments.
     pub holdings: Vec<Holding>,
     pub read_back: usize,
@@ -178,6 +189,15 @@ impl LoadRequest {
             Some(stages) => format!("{} payments at {stages} per second", self.payments),
             None => format!("{} payments at {}/s", self.payments, self.rate.get()),
         }
+    }
+
+    /// Returns the behaviour of the receiver as text, if it differs from the usual one.
+    pub fn receiver(&self) -> Option<String> {
+        let Conduct { slow, fail } = self.receiver;
+        let slow = (!slow.is_zero()).then(|| format!("answers after {} ms", slow.as_millis()));
+        let fail = (fail > 0.0).then(|| format!("refuses {:.0} % of the webhooks", fail * 100.0));
+        let words: Vec<String> = slow.into_iter().chain(fail).collect();
+        (!words.is_empty()).then(|| format!("The receiver {}", words.join(" and ")))
     }
 
     pub fn arrivals(&self) -> String {
@@ -241,15 +261,31 @@ impl LoadReport {
         };
         let not_made = self.not_made();
         let not_made = if not_made.is_empty() { not_made } else { format!(" Not made: {not_made}.") };
-        format!("All {payments} payments are as expected: read back, by webhook, {ledger}.{not_made}")
+        let as_expected = format!("payments are as expected: read back, by webhook, {ledger}");
+        match in_words(&self.faults, &self.request.faults) {
+            none if none.is_empty() => format!("All {payments} {as_expected}.{not_made}"),
+            faults => format!("Nothing is lost{}: {faults}. All {payments} {as_expected}.{not_made}", self.at_p99()),
+        }
+    }
+
+    /// Returns the 99th percentiles of the run in words.
+    fn at_p99(&self) -> String {
+        let p99 = |stage: Stage| {
+            let figures = self.stages.iter().find(|of| of.stage == stage && of.from_intended.count > 0)?;
+            let ms = figures.from_intended.p99_ms;
+            let p99 = if ms >= 1_000.0 { format!("{:.1} s", ms / 1_000.0) } else { format!("{ms:.0} ms") };
+            Some(format!("{stage} {p99}"))
+        };
+        let known: Vec<String> = [Stage::Accepted, Stage::Complete].into_iter().filter_map(p99).collect();
+        if known.is_empty() { String::new() } else { format!(" at p99 {}", known.join(", ")) }
     }
 
     /// Returns true if payments are lost or wrong, or could not be compared, and not only because the service was too
     /// slow: payments that are incomplete at the end are findings as well.
     pub fn has_defect(&self) -> bool {
         let complete = self.stages.iter().find(|figures| figures.stage == Stage::Complete);
-        let timed_out = complete.map_or(0, |figures| figures.timed_out);
-        !self.audited || self.count(FindingKind::Lost) > 0 || (timed_out == 0 && !self.findings.is_empty())
+        let is_late_run = complete.is_some_and(|figures| figures.timed_out > 0);
+        !self.audited || self.findings.iter().any(|finding| !(is_late_run && finding.is_late))
     }
 
     /// Returns the versions of load tester and service as text.
@@ -270,17 +306,20 @@ impl LoadReport {
             (unanswered, "unanswered"),
             (turned_away, "rejected"),
         ];
+        let excused = self.counted.excused;
         let reasons: Vec<String> =
             reasons.iter().filter(|(count, _)| *count > 0).map(|(count, why)| format!("{count} {why}")).collect();
         let missing = due.saturating_sub(accepted);
-        if missing == 0 { String::new() } else { format!("{missing} of {due} ({})", reasons.join(", ")) }
+        let excused = if excused > 0 { format!("; {excused} of them because of a fault") } else { String::new() };
+        if missing == 0 { String::new() } else { format!("{missing} of {due} ({}{excused})", reasons.join(", ")) }
     }
 
-    /// Returns the payments that were due and not made, except those that a threshold judges.
+    /// Returns the payments that were due and not made, except those that a threshold judges or a fault explains.
     fn missing(&self) -> u64 {
-        let Counted { due, accepted, overloaded, .. } = self.counted;
+        let Counted { due, accepted, overloaded, excused, .. } = self.counted;
         let judged = self.request.thresholds.iter().any(Threshold::judges_refusals);
-        due.saturating_sub(accepted).saturating_sub(if judged { overloaded } else { 0 })
+        // A disturbance explains no refusal with the code `overloaded`, so that no payment is subtracted twice.
+        due.saturating_sub(accepted).saturating_sub(excused).saturating_sub(if judged { overloaded } else { 0 })
     }
 
     /// Returns the faults, counted by kind.

@@ -4,6 +4,7 @@ mod course;
 mod endpoint;
 mod figures;
 mod host;
+mod judge;
 mod payments;
 mod samples;
 
@@ -17,18 +18,18 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::arrivals::{Arrivals, InFlight};
 use super::blocks;
+use super::faults::inject::{self, Injection};
+use super::own::OwnSandbox;
 use super::report::{Achieved, LoadReport, LoadRequest, Machine, percent};
 use figures::{Holding, achieved, machine, payer_rates};
+use judge::Outcome;
 use payferry_testkit::audit::behaviour::{Behaviour, EXPIRES_SOON_SECS};
-use payferry_testkit::audit::findings::{Finding, findings, known, unwanted};
 use payferry_testkit::audit::session::{Session, receive};
 use payferry_testkit::audit::settings::settings;
 use payferry_testkit::audit::stages::Stage;
 use payferry_testkit::audit::state::RunState;
 use payferry_testkit::audit::tally::Second;
-use payferry_testkit::audit::{Audit, audit};
-use payferry_testkit::client::Client;
-use payferry_testkit::metrics;
+use payferry_testkit::payers::Persistence;
 use payferry_testkit::progress::Progress;
 use payferry_testkit::psp::Psp;
 use payferry_testkit::rpc::Rpc;
@@ -42,14 +43,8 @@ const LEAD: Duration = Duration::from_millis(200);
 const POLL: Duration = Duration::from_millis(100);
 /// Interval of the checks whether another payment may be open.
 const ROOM_POLL: Duration = Duration::from_millis(1);
-/// Longest wait for webhooks that are not expected, such as repetitions.
-const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 /// Time beyond the last expiry to which the clock is moved, in seconds.
 const PAST_EXPIRY_SECS: u64 = 2;
-/// Largest number of payments whose delivery log is read because webhooks are missing.
-const LOGS_MAX: usize = 50;
-/// Timeout of the operator listener.
-const METRICS_DEADLINE: Duration = Duration::from_secs(10);
 const CURVE: [f64; 12] = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.99, 100.0];
 
 #[derive(Debug, Clone)]
@@ -61,28 +56,20 @@ pub struct Plan {
     pub not_made_percent_max: f64,
 }
 
+impl Plan {
+    const fn persistence(&self) -> Persistence {
+        if self.request.faults.is_empty() { Persistence::Usual } else { Persistence::ThroughOutages }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct Target {
     pub url: String,
     pub key: String,
     /// The process, if it was started for the run.
-    pub own: Option<OwnService>,
+    pub own: Option<Arc<OwnSandbox>>,
     /// Cancelled when its process has ended.
     pub ended: CancellationToken,
-}
-
-/// A service that was started for a run. Only this run uses it.
-#[derive(Debug, Clone)]
-pub struct OwnService {
-    /// Its processes: one per node.
-    pub pids: Vec<u32>,
-    pub operator_url: String,
-}
-
-impl Target {
-    fn pids(&self) -> Vec<u32> {
-        self.own.as_ref().map(|own| own.pids.clone()).unwrap_or_default()
-    }
 }
 
 /// Performs a run. `stop` ends it early; the report then has what is known. The run sets the PSP's webhook endpoint to
@@ -103,10 +90,11 @@ pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &P
     let run = format!("{:08x}", rand::random::<u32>());
     let (state, late) = RunState::new(&run, sandbox.clock.offset_seconds, settings.fee_bps);
     let state = Arc::new(state);
+    state.reception.change(|conduct| *conduct = plan.request.receiver);
     let (_receiver, before) = receive(&psp, &state).await?;
     let ran = async {
         bar.say("make and fund payers");
-        let session = Session::start(psp.clone(), sandbox, Arc::clone(&state)).await?;
+        let session = Session::start(psp.clone(), sandbox, Arc::clone(&state), plan.persistence()).await?;
         let context = Arc::new(RunContext { session, in_flight: InFlight::new(plan.request.in_flight_max) });
         let samples = Arc::new(Samples::new(&psp, &state, plan.request.rate));
         let _late = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&context).pay_late(late)));
@@ -129,13 +117,6 @@ pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &P
     }
 }
 
-struct Outcome {
-    /// None if not everything could be compared.
-    audit: Option<Audit>,
-    findings: Vec<Finding>,
-    interrupted: bool,
-}
-
 struct Run<'a> {
     plan: &'a Plan,
     target: &'a Target,
@@ -153,42 +134,24 @@ impl Run<'_> {
         self.hold().await;
         let held = self.usage();
         let first = Instant::now() + LEAD;
-        let course = course::record(&self.context, first, self.target.pids(), self.bar);
+        let course = course::record(&self.context, first, self.target.own.clone(), self.bar);
+        let injection = self.inject(first);
         let arrived = self.arrive(first).await;
+        let (faults, not_injected) = injection.end().await;
         self.bar.say("wait for responses, payments, settlements and webhooks");
         self.settle().await;
         let total = first.elapsed();
         self.end_samples().await;
         course.end().await;
-        let judged = self.judge().await;
+        let mut judged = self.judge().await;
+        judged.findings.extend(not_injected);
         self.context.session.state.end();
         let course = self.context.session.state.tally.course();
         let payments = self.context.session.state.tally.counted().held;
         let machine = machine(&course, Holding { before, after: held, payments }, arrived);
         let machine = Machine { host: host::host(), ..machine };
         let achieved = achieved(&course, [arrived, total], self.context.in_flight.most());
-        Ok(self.report(began_at, course, achieved, machine, judged))
-    }
-
-    /// Compares everything, unless the run is interrupted first or the service cannot be read. The report then has what
-    /// is known.
-    async fn judge(&self) -> Outcome {
-        let compared = tokio::select! {
-            biased;
-            () = self.stop.cancelled() => Err(None),
-            () = self.target.ended.cancelled() => Err(Some("the service ended under load".to_owned())),
-            compared = self.compare() => compared.map_err(|error| Some(format!("the comparison failed: {error:#}"))),
-        };
-        match compared {
-            Ok((audit, findings)) => Outcome { audit: Some(audit), findings, interrupted: false },
-            Err(why) => {
-                let inner = self.context.session.state.read();
-                let known = known(&inner.records, unwanted(&inner, self.target.own.is_some()));
-                let interrupted = why.is_none();
-                let why = why.map(|why| Finding::of_none("all payments are read back and compared", why));
-                Outcome { audit: None, findings: why.into_iter().chain(known).collect(), interrupted }
-            }
-        }
+        Ok(LoadReport { faults, ..self.report(began_at, course, achieved, machine, judged) })
     }
 
     fn settle_timeout(&self) -> Duration {
@@ -196,7 +159,19 @@ impl Run<'_> {
     }
 
     fn usage(&self) -> Option<Usage> {
-        Usage::of_all(&self.target.pids())
+        Usage::of_all(&self.target.own.as_ref()?.pids())
+    }
+
+    fn inject(&self, first: Instant) -> Injection {
+        let session = &self.context.session;
+        let subject = inject::Subject {
+            psp: session.psp.clone(),
+            state: Arc::clone(&session.state),
+            own: self.target.own.clone(),
+            chains: session.sandbox.chains.keys().copied().collect(),
+            ended: self.target.ended.clone(),
+        };
+        inject::inject(&self.plan.request.faults, subject, first, self.stop)
     }
 
     fn watch_blocks(&self) -> Vec<AbortOnDropHandle<()>> {
@@ -269,6 +244,10 @@ impl Run<'_> {
     /// Waits until every payment is complete: first those that are paid in time, then those that expire.
     async fn settle(&self) {
         self.all_complete(false, self.settle_timeout()).await;
+        if self.plan.request.faults.reorganises() {
+            self.rest().await;
+            self.all_complete(false, self.settle_timeout()).await;
+        }
         let open = self.context.open(true);
         let Some(youngest) = open else { return };
         let left = Duration::from_secs(u64::from(EXPIRES_SOON_SECS)).saturating_sub(youngest.elapsed());
@@ -307,54 +286,6 @@ impl Run<'_> {
             }
             tokio::time::sleep(POLL).await;
         }
-    }
-
-    /// Waits until the service has delivered all webhooks of this run, then compares everything.
-    async fn compare(&self) -> anyhow::Result<(Audit, Vec<Finding>)> {
-        self.bar.say("compare webhooks, payments and chains");
-        let Session { psp, state, .. } = &self.context.session;
-        let since = Instant::now();
-        while since.elapsed() < DRAIN_PATIENCE {
-            if !endpoint::is_owed_any(psp, state).await? {
-                break;
-            }
-            tokio::time::sleep(POLL).await;
-        }
-        let is_alone = self.target.own.is_some();
-        let audit = audit(&self.context.session, is_alone).await?;
-        let defects = self.defects().await;
-        let mut findings = {
-            let inner = state.read();
-            let whole = unwanted(&inner, is_alone).into_iter().chain(defects).collect();
-            findings(&inner.records, &audit, whole)
-        };
-        let untold = findings.iter_mut().filter(|finding| finding.lacks_webhooks);
-        for finding in untold.take(LOGS_MAX) {
-            if let Some(said) = self.delivery_log(finding).await {
-                finding.found = format!("{}; delivery log: {said}", finding.found);
-            }
-        }
-        Ok((audit, findings))
-    }
-
-    /// Returns the defects that a service of the run's own reports.
-    async fn defects(&self) -> Vec<Finding> {
-        let Some(own) = &self.target.own else { return Vec::new() };
-        let asked = async { metrics::defects(&Client::new(&own.operator_url, 1, METRICS_DEADLINE)?).await };
-        let defects = asked.await.unwrap_or_else(|error| vec![format!("its metrics cannot be read: {error:#}")]);
-        let finding = |what| Finding::of_none("the service reports no defect", what);
-        defects.into_iter().map(finding).collect()
-    }
-
-    /// Returns the service's delivery log of a payment as text.
-    async fn delivery_log(&self, finding: &Finding) -> Option<String> {
-        let id = finding.payment_id.as_deref()?.parse().ok()?;
-        let deliveries = self.context.session.psp.deliveries(id).await.ok()?;
-        let line = |delivery: &serde_json::Value| {
-            let text = |key: &str| delivery[key].as_str().unwrap_or("-").to_owned();
-            format!("{} {} after {} attempts", text("event"), text("delivery_status"), delivery["attempt_count"])
-        };
-        Some(deliveries.iter().map(line).collect::<Vec<_>>().join(", "))
     }
 
     fn report(
@@ -396,6 +327,7 @@ impl Run<'_> {
                 .collect(),
             machine,
             errors: state.tally.errors(),
+            faults: Vec::new(),
             holdings: audit.holdings,
             read_back: audit.shown.len(),
             audited,

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use url::{Host, Url};
 
 use crate::args::Args;
+use crate::own::OwnSandbox;
 use crate::report::LoadReport;
-use crate::run::{OwnService, Plan, Target, run as carry_out};
+use crate::run::{Plan, Target, run as carry_out};
 use payferry_testkit::audit::findings::Finding;
 use payferry_testkit::progress::Progress;
-use payferry_testkit::service::{ChildSandboxOptions, Service};
+use payferry_testkit::service::ChildSandboxOptions;
 
 /// Interval of the checks whether the child process is alive.
 const ALIVE_POLL: Duration = Duration::from_millis(200);
@@ -58,7 +58,7 @@ pub(crate) async fn with_own_sandbox(
         config: config_file,
         ..ChildSandboxOptions::default()
     };
-    let sandbox = Service::sandbox(&options).await?;
+    let sandbox = Arc::new(OwnSandbox::start(options, plan.request.faults.kills()).await?);
     let ready = sandbox.ready();
     let place = if args.database_url.is_some() { "a new sandbox with the given database" } else { "a new sandbox" };
     place.clone_into(&mut plan.request.target);
@@ -66,24 +66,20 @@ pub(crate) async fn with_own_sandbox(
     let target = Target {
         url: ready.api_url.clone(),
         key: ready.api_key.clone(),
-        own: Some(OwnService { pids: sandbox.pids(), operator_url: ready.operator_url.clone() }),
+        own: Some(Arc::clone(&sandbox)),
         ended: ended.clone(),
     };
-    let sandbox = Arc::new(Mutex::new(Some(sandbox)));
     let watched = Arc::clone(&sandbox);
     let watching = AbortOnDropHandle::new(tokio::spawn(async move {
-        while watched.lock().as_mut().is_some_and(|sandbox| sandbox.ended().is_none()) {
+        while !watched.has_ended() {
             tokio::time::sleep(ALIVE_POLL).await;
         }
         ended.cancel();
     }));
     let report = carry_out(&plan, &target, stop, bar).await;
     drop(watching);
-    let sandbox = sandbox.lock().take();
-    let Some(sandbox) = sandbox else { return report };
-    let log = sandbox.log();
     bar.say("stop the sandbox");
-    let stopped = sandbox.stop().await;
+    let (log, stopped) = sandbox.stop().await;
     let mut report = report.with_context(|| {
         format!("the last line of the sandbox's log: {}", log.last().map_or("none", String::as_str))
     })?;

@@ -4,9 +4,13 @@
 pub mod answers;
 pub mod behaviour;
 pub mod clock;
+pub mod disturbance;
 pub mod expect;
 pub mod findings;
+pub mod heat;
+mod lateness;
 mod postings;
+pub mod reception;
 pub mod record;
 pub mod session;
 pub mod settings;
@@ -31,6 +35,9 @@ use postings::{ExpectedPostings, LedgerTraits, Posted, Postings};
 use record::{Record, ReportedSettlement};
 use session::Session;
 use state::Inner;
+
+/// Status of a transfer whose block was removed.
+const ORPHANED: &str = "orphaned";
 
 /// A payment as the service shows it, as far as the audit compares it.
 #[derive(Debug, Clone, Deserialize)]
@@ -97,6 +104,17 @@ impl Holding {
     pub fn is_ok(&self) -> bool {
         self.equal && self.balance_grew == self.postings_say
     }
+
+    /// Returns true if both balances grew by what is expected and at most `late` more.
+    fn is_within(&self, late: &VaultAmounts) -> bool {
+        let beyond = |grew: &str, expected: &str| {
+            Some(grew.parse::<Amount>().ok()?.units().saturating_sub(expected.parse::<Amount>().ok()?.units()))
+        };
+        let is_up_to =
+            |beyond: Option<i64>, most: Amount| beyond.is_some_and(|units| (0..=most.units()).contains(&units));
+        is_up_to(beyond(&self.vault_grew, &self.vault_expected), late.vault)
+            && is_up_to(beyond(&self.treasury_grew, &self.treasury_expected), late.treasury)
+    }
 }
 
 /// Results of the audit, besides the faults of single payments.
@@ -106,6 +124,8 @@ pub struct Audit {
     pub shown: HashMap<u32, String>,
     /// Faults that belong to no payment of the run.
     pub unassigned: Vec<String>,
+    /// Differences of amounts on-chain that late payments may explain.
+    pub maybe_late: Vec<String>,
     /// Amounts on-chain and balances.
     pub holdings: Vec<Holding>,
     /// Omitted comparisons, with the reasons.
@@ -141,6 +161,8 @@ pub async fn audit(session: &Session, is_alone: bool) -> anyhow::Result<Audit> {
     let Session { psp, merchant, sandbox, baseline, state, .. } = session;
     let mut audit = Audit::default();
     let mut settled: HashMap<(Chain, Token), VaultAmounts> = HashMap::new();
+    // Amounts that late payments may have settled since they were read.
+    let mut late: HashMap<(Chain, Token), VaultAmounts> = HashMap::new();
     let mut owed = Vec::new();
     let mut ids = HashSet::new();
     let mut listed = HashMap::new();
@@ -156,6 +178,7 @@ pub async fn audit(session: &Session, is_alone: bool) -> anyhow::Result<Audit> {
         };
         record.close();
         record.reported_id = Some(shown.payment_id);
+        record.is_late = lateness::is_behind(record, &shown);
         for fault in differences(record, &shown) {
             record.fault(fault);
         }
@@ -163,6 +186,9 @@ pub async fn audit(session: &Session, is_alone: bool) -> anyhow::Result<Audit> {
         let settlement = settlement(&shown);
         if let Some(ReportedSettlement { psp_amount, treasury_fee, .. }) = &settlement {
             settled.entry(asset).or_default().add(*psp_amount, *treasury_fee);
+        } else if record.is_late {
+            let full = full(record);
+            late.entry(asset).or_default().add(Amount(full.psp), Amount(full.treasury));
         }
         listed.insert(number.unwrap_or_default(), ChainSide { wallet: shown.intermediary_wallet, settlement });
         owed.push(ExpectedPostings {
@@ -170,6 +196,8 @@ pub async fn audit(session: &Session, is_alone: bool) -> anyhow::Result<Audit> {
             id: shown.payment_id,
             asset,
             posted: posted(record, &shown),
+            // The service may have gone on since it was read.
+            most: if record.is_late { full(record) } else { posted(record, &shown) },
         });
         audit.shown.insert(number.unwrap_or_default(), line(&shown));
     })
@@ -196,14 +224,14 @@ pub async fn audit(session: &Session, is_alone: bool) -> anyhow::Result<Audit> {
             audit.holdings.push(holding);
         }
     }
-    let unequal = audit.holdings.iter().filter(|holding| !holding.equal).map(|holding| {
+    for holding in audit.holdings.iter().filter(|holding| !holding.equal) {
         let Holding { chain, token, vault_grew, vault_expected, treasury_grew, treasury_expected, .. } = holding;
-        format!(
+        let what = format!(
             "{token} on {chain}: the vault grew by {vault_grew} and the treasury by {treasury_grew}, the payments sum to {vault_expected} and {treasury_expected}"
-        )
-    });
-    let unequal: Vec<String> = unequal.collect();
-    audit.unassigned.extend(unequal);
+        );
+        let may_be_late = late.get(&(*chain, *token)).is_some_and(|late| holding.is_within(late));
+        if may_be_late { &mut audit.maybe_late } else { &mut audit.unassigned }.push(what);
+    }
     Ok(audit)
 }
 
@@ -226,6 +254,8 @@ async fn compare_ledger(
     let mut inner = state.read();
     for (number, fault) in compared.faults.drain(..) {
         if let Some(record) = inner.record(number) {
+            // The comparison allows for a late payment.
+            record.is_late = false;
             record.fault(fault);
         }
     }
@@ -288,6 +318,16 @@ fn posted(record: &Record, shown: &AuditedPayment) -> Posted {
     }
 }
 
+/// Returns the postings that the ledger must have for a payment at its end.
+fn full(record: &Record) -> Posted {
+    let received = record.intent.paid_amount().unwrap_or_default();
+    let settles = expect::ends(record.intent.behaviour).status == Status::Settled;
+    let settled = if settles { received } else { Amount::ZERO };
+    let treasury = expect::treasury_fee(settled, record.fee_bps);
+    let psp = settled.saturating_sub(treasury).units();
+    Posted { received: received.units(), psp, treasury: treasury.units() }
+}
+
 /// Returns the differences between a payment and its expected state.
 fn differences(record: &Record, shown: &AuditedPayment) -> Vec<String> {
     let intent = &record.intent;
@@ -323,7 +363,7 @@ fn differences(record: &Record, shown: &AuditedPayment) -> Vec<String> {
     same("status", &shown.status, ends.status.as_str());
     let reason = ends.failure_reason.unwrap_or("-");
     same("failure_reason", shown.failure_reason.as_deref().unwrap_or("-"), reason);
-    same("labels", &shown.labels.join(" "), &labels.join(" "));
+    same("labels", &record.own_labels(&shown.labels), &labels.join(" "));
     same("amount_received", &shown.amount_received, &received);
     same("excess_received", &shown.excess_received, &Amount::ZERO.to_string());
     let paid_in = match intent.behaviour {
@@ -332,7 +372,11 @@ fn differences(record: &Record, shown: &AuditedPayment) -> Vec<String> {
         _ => record.sent.map(|(hash, _)| hash.to_string()),
     };
     let sent = paid_in.map(|hash| format!("{hash} of {received}, final, counted"));
-    let transfers = shown.transfers.iter().map(|AuditedTransfer { tx_hash, amount, status, counted }| {
+    // After a reorganisation the payment also shows the transfer in the block that was removed.
+    let is_removed =
+        |transfer: &AuditedTransfer| record.may_be_reorged() && transfer.status == ORPHANED && !transfer.counted;
+    let transfers = shown.transfers.iter().filter(|transfer| !is_removed(transfer));
+    let transfers = transfers.map(|AuditedTransfer { tx_hash, amount, status, counted }| {
         let counted = if *counted { "counted" } else { "not counted" };
         format!("{tx_hash} of {amount}, {status}, {counted}")
     });
@@ -377,7 +421,10 @@ fn compare_with_chain(
         };
         let wanted = said.map_or_else(Default::default, |said| (said.psp_amount, said.treasury_fee));
         let mut faults = Vec::new();
-        if (moved.to_vault, moved.to_treasury) != wanted {
+        let full = full(record);
+        let is_settled_since =
+            record.is_late && (moved.to_vault, moved.to_treasury) == (Amount(full.psp), Amount(full.treasury));
+        if (moved.to_vault, moved.to_treasury) != wanted && !is_settled_since {
             let SettledAmounts { to_vault, to_treasury, .. } = moved;
             let went = format!("{to_vault} went to the PSP's vault and {to_treasury} to the treasury");
             faults.push(format!("on-chain, {went}; {by} {} and {}", wanted.0, wanted.1));
@@ -388,6 +435,7 @@ fn compare_with_chain(
             faults.push(format!("was settled on-chain in {hash}, {by} {}", said.tx_hash));
         }
         for fault in faults {
+            record.is_late = false;
             record.fault(fault);
         }
     }

@@ -10,6 +10,9 @@ use crate::client::{Client, request};
 const MUST_BE_ZERO: [&str; 3] =
     ["payferry_invariant_violations_total", "payferry_journal_refused_total", "payferry_ledger_imbalance"];
 
+/// End of the words about a metric that the service does not have.
+pub const MISSING: &str = "is missing";
+
 /// Reads a metric, summed over its labels. `operator` is a client of the operator listener.
 pub async fn metric(operator: &Client, name: &str) -> anyhow::Result<Option<f64>> {
     Ok(sum(&read(operator).await?, name))
@@ -21,7 +24,7 @@ pub async fn defects(operator: &Client) -> anyhow::Result<Vec<String>> {
     let found = MUST_BE_ZERO.into_iter().filter_map(|name| match sum(&text, name) {
         Some(0.0) => None,
         Some(count) => Some(format!("{name} is {count}")),
-        None => Some(format!("{name} is missing")),
+        None => Some(format!("{name} {MISSING}")),
     });
     Ok(found.collect())
 }

@@ -34,8 +34,9 @@ pub const PAYERS_PER_CHAIN: usize = 8;
 const BATCH_MAX: usize = 50;
 /// Largest number of transfers of one chain in the queue. More are refused.
 const WAITING_MAX: usize = 100_000;
-/// Attempts to send a transfer.
+/// Attempts to send a transfer, and attempts if the service may be down for a while: about two minutes.
 const TRIES_MAX: u32 = 8;
+const TRIES_THROUGH_OUTAGES_MAX: u32 = 66;
 /// Pause before the second attempt. It doubles before each further one, up to the limit.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -77,6 +78,16 @@ pub enum Unsent {
     Ended,
 }
 
+/// How long payers try to pay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Persistence {
+    /// A few seconds.
+    #[default]
+    Usual,
+    /// Also while the service or the node is down, as a run with injected faults needs.
+    ThroughOutages,
+}
+
 /// Payers on all chains. Dropping them stops them.
 #[derive(Debug)]
 pub struct Payers {
@@ -101,7 +112,16 @@ struct Order {
 
 impl Payers {
     /// Makes accounts from `seed` and funds them on every chain.
-    pub async fn set_up(client: &Arc<Client>, sandbox: &SandboxInfo, seed: &str) -> anyhow::Result<Self> {
+    pub async fn set_up(
+        client: &Arc<Client>,
+        sandbox: &SandboxInfo,
+        seed: &str,
+        persistence: Persistence,
+    ) -> anyhow::Result<Self> {
+        let tries_max = match persistence {
+            Persistence::Usual => TRIES_MAX,
+            Persistence::ThroughOutages => TRIES_THROUGH_OUTAGES_MAX,
+        };
         let chains = sandbox.chains.iter().map(async |(chain, info)| {
             let rpc = Rpc::of_sandbox(client, *chain);
             let wallet = |n: usize| DevWallet::from_seed(&format!("payferry load {seed} {n}"));
@@ -109,7 +129,8 @@ impl Payers {
             let funded = funding::fund(&rpc, info, &payers).await;
             funded.with_context(|| format!("the payers could not be funded on {chain}"))?;
             let (orders, waiting) = mpsc::channel(WAITING_MAX);
-            let sender = Sender { rpc, chain_id: info.chain_id, payers: Arc::clone(&payers), next_payer: 0 };
+            let (chain_id, payers_of) = (info.chain_id, Arc::clone(&payers));
+            let sender = Sender { rpc, chain_id, payers: payers_of, next_payer: 0, tries_max };
             let sending = AbortOnDropHandle::new(tokio::spawn(sender.run(waiting)));
             anyhow::Ok((*chain, ChainPayers { tokens: info.tokens.clone(), payers, orders, _sending: sending }))
         });
@@ -144,6 +165,7 @@ struct Sender {
     chain_id: u64,
     payers: Arc<[DevWallet]>,
     next_payer: usize,
+    tries_max: u32,
 }
 
 /// A signed transfer that is not accepted yet.
@@ -195,12 +217,12 @@ impl Sender {
     /// Sends a batch until the node has accepted each transfer or the attempts are used up.
     async fn send(&mut self, mut batch: Vec<Signed>) {
         let mut pause = PAUSE;
-        for number in 1..=TRIES_MAX {
+        for number in 1..=self.tries_max {
             batch = self.try_once(batch).await;
             if batch.is_empty() {
                 return;
             }
-            if number < TRIES_MAX {
+            if number < self.tries_max {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSE_MAX);
                 batch = self.sign_again(batch).await;
@@ -340,7 +362,13 @@ mod tests {
         let router = Router::new().fallback(post(answer)).with_state(Arc::clone(&node));
         let client = Arc::new(Client::new(&serve(router).await, 1, Duration::from_secs(5)).unwrap());
         let rpc = Rpc::of_sandbox(&client, Chain::Base);
-        let mut sender = Sender { rpc, chain_id: 8453, payers: [DevWallet::from_seed("payer")].into(), next_payer: 0 };
+        let mut sender = Sender {
+            rpc,
+            chain_id: 8453,
+            payers: [DevWallet::from_seed("payer")].into(),
+            next_payer: 0,
+            tries_max: TRIES_MAX,
+        };
         let (done, sent) = oneshot::channel();
         let (contract, to) = (Address::repeat_byte(1), Address::repeat_byte(2));
         let signed = sender.sign_as_next(Order { contract, to, units: U256::from(5_000_000), done });

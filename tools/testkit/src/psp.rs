@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::client::{CallError, Client, Response, request};
 use crate::ledger::{Balance, LedgerEntry};
+use crate::payers::Persistence;
 use crate::sandbox::SandboxInfo;
 use crate::wire::{Amount, Chain, MerchantId, PaymentId, Token};
 
@@ -110,6 +111,8 @@ pub enum InitiateFailed {
     Unreadable,
 }
 
+/// Problem codes of an authorization that the service accepted before: it is being collected, or has paid already.
+const ACCEPTED_BEFORE: [&str; 3] = ["authorization_in_progress", "authorization_used", "payment_not_pending"];
 /// Problem code of a refusal because of too much load.
 const OVERLOADED: &str = "overloaded";
 
@@ -266,17 +269,30 @@ impl Psp {
 
     /// Submits a payer's authorization, and again while the service is overloaded. Returns the kind of error if the
     /// service does not accept it.
-    pub async fn authorize(&self, id: PaymentId, body: String) -> Result<(), String> {
+    /// [`Persistence::ThroughOutages`] also submits it again if there is no answer or the service is unavailable; it may
+    /// have accepted the first one then, and say so.
+    pub async fn authorize(&self, id: PaymentId, body: String, persistence: Persistence) -> Result<(), String> {
         let (path, body) = (format!("/payments/{id}/authorization"), Bytes::from(body));
+        let is_persistent = persistence == Persistence::ThroughOutages;
+        let mut may_be_accepted = false;
         for tries in 1.. {
             let response = self.authorizations.call(request(Method::POST, &path, body.clone())).await;
-            let response = response.map_err(|error| error.to_string())?;
-            if response.status.as_u16() == 202 {
-                break;
-            }
-            let code = problem(&response).code;
-            if code != OVERLOADED || tries == AUTHORIZATION_TRIES_MAX {
-                return Err(format!("{} {code}", response.status.as_u16()));
+            let (failed, may_pass) = match response {
+                Ok(response) => {
+                    let (status, code) = (response.status.as_u16(), problem(&response).code);
+                    if status == 202 || (may_be_accepted && ACCEPTED_BEFORE.contains(&code.as_str())) {
+                        break;
+                    }
+                    let may_pass = code == OVERLOADED || (is_persistent && status == 503);
+                    (format!("{status} {code}"), may_pass)
+                }
+                Err(error) => {
+                    may_be_accepted |= error.may_be_done();
+                    (error.to_string(), is_persistent)
+                }
+            };
+            if !may_pass || tries == AUTHORIZATION_TRIES_MAX {
+                return Err(failed);
             }
             tokio::time::sleep(OVERLOAD_PAUSE).await;
         }
@@ -458,7 +474,11 @@ mod tests {
             };
             let router = Router::new().route("/payments/{id}/authorization", post(answer));
             let psp = Psp::new(&serve(router).await, "sk_test_x").unwrap();
-            assert_eq!(psp.authorize(PaymentId::generate(), "{}".to_owned()).await.is_ok(), is_accepted, "{code}");
+            assert_eq!(
+                psp.authorize(PaymentId::generate(), "{}".to_owned(), Persistence::Usual).await.is_ok(),
+                is_accepted,
+                "{code}"
+            );
             assert_eq!(*seen.lock(), submissions, "{code}");
         }
     }

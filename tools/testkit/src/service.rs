@@ -80,6 +80,8 @@ pub struct ChildSandboxOptions {
     pub nodes: Option<u8>,
     /// Configuration file.
     pub config: Option<PathBuf>,
+    /// URLs of an earlier process, for the public and the operator listener, whose ports it takes; free ports if absent.
+    pub at: Option<[String; 2]>,
     /// Ignores the variables of this process's environment that configure the service.
     pub ignores_env: bool,
 }
@@ -102,12 +104,11 @@ impl Service {
     /// Starts a sandbox on free ports of this machine. Returns when it prints its ready line.
     pub async fn sandbox(options: &ChildSandboxOptions) -> anyhow::Result<Self> {
         let mut command = program(options.program.as_deref(), options.ignores_env)?;
-        command.args(["sandbox", "--json", "--until-stdin-closes"]).args([
-            "--listen",
-            "127.0.0.1:0",
-            "--operator-listen",
-            "127.0.0.1:0",
-        ]);
+        let free = || ["127.0.0.1:0", "127.0.0.1:0"].map(str::to_owned);
+        let at = options.at.as_ref().map(|urls| urls.each_ref().map(|url| url.replacen("http://", "", 1)));
+        let [listen, operator_listen] = at.unwrap_or_else(free);
+        command.args(["sandbox", "--json", "--until-stdin-closes"]);
+        command.args(["--listen", &listen, "--operator-listen", &operator_listen]);
         match &options.folder {
             Some(folder) => command.arg("--data-dir").arg(folder),
             None => command.arg("--ephemeral"),

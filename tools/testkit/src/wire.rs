@@ -221,6 +221,8 @@ names! {
         Late = "LATE",
         /// The payer signed an authorization.
         Authorized = "AUTHORIZED",
+        /// A reorganisation of the chain removed a transfer or a settlement.
+        Reorged = "REORGED",
     }
 
     /// Name of a webhook event. Only the events that the tools expect.
@@ -233,6 +235,8 @@ names! {
         PaymentMismatched = "payment.mismatched",
         /// The payment failed.
         PaymentFailed = "payment.failed",
+        /// The chain dropped received money or a settlement.
+        PaymentReorged = "payment.reorged",
         /// The pay-in is confirmed on-chain.
         PayinConfirmed = "payin.confirmed",
         /// The pay-in is settled.

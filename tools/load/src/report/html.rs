@@ -3,19 +3,16 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::plot::{Line, Plot, Scale};
-use super::{LoadReport, PayerRate, TIMED_OUT_NOTE};
+use super::{LoadReport, PayerRate, TIMED_OUT_NOTE, course};
 use crate::compare::Comparison;
 use crate::thresholds::Judged;
 use payferry_testkit::audit::answers::AnswerFigures;
 use payferry_testkit::audit::stages::StageFigures;
-use payferry_testkit::audit::tally::Second;
 
 const STYLE: &str = include_str!("style.css");
-/// Shortest period for a rate: the last second of a run may be very short.
-const RATE_SECS_LEAST: f64 = 0.5;
 /// Largest number of listed findings.
 const FINDINGS_MAX: usize = 1_000;
-const MEBIBYTE: f64 = 1_024.0 * 1_024.0;
+pub(super) const MEBIBYTE: f64 = 1_024.0 * 1_024.0;
 
 /// Returns the content of the file.
 pub fn page(report: &LoadReport) -> String {
@@ -39,6 +36,7 @@ pub fn page(report: &LoadReport) -> String {
                         p.asked {
                             (request.arrivals()) " arrivals, " (request.mix) ", " (request.hold) " held, against " (request.target)
                         }
+                        @if let Some(receiver) = request.receiver() { p.asked { (receiver) } }
                         p.asked { (report.machine.title()) }
                         @for note in &report.notes { p.asked { (note) } }
                         p class=(if report.is_ok() { "verdict well" } else { "verdict ill" }) { (report.verdict()) }
@@ -46,8 +44,9 @@ pub fn page(report: &LoadReport) -> String {
                     (cards(report))
                     @if !report.thresholds.is_empty() { section { h2 { "Thresholds" } (thresholds(&report.thresholds)) } }
                     @if let Some(comparison) = &report.comparison { section { h2 { "Comparison" } (compared(comparison)) } }
+                    @if !report.faults.is_empty() { section { h2 { "Injected faults" } (faults(report)) } }
+                    section { h2 { "Course" } (course::plots(report)) }
                     section { h2 { "Latency" } (latency(report)) (stages(&report.stages)) @if !report.answers.is_empty() { (answers(&report.answers)) } }
-                    section { h2 { "Course" } (course(&report.course)) }
                     section { h2 { "Counts" } (counts(report)) }
                     @if !report.errors.is_empty() { section { h2 { "Errors by kind" } (errors(report)) } }
                     @if !report.holdings.is_empty() { section { h2 { "Money on-chain and in the ledger" } (holdings(report)) } }
@@ -100,9 +99,22 @@ fn latency(report: &LoadReport) -> Markup {
         lines: lines.collect(),
         marks: marks.to_vec(),
         horizontal: "",
-        width: Plot::WIDE,
+        faults: &[],
     };
-    plot.draw()
+    html! { div.plots { (plot.draw()) } }
+}
+
+fn faults(report: &LoadReport) -> Markup {
+    html! {
+        div.wide { table {
+            thead { tr { th.number { "" } th { "fault" } @for head in ["begin s", "end s"] { th.number { (head) } } } }
+            tbody { @for fault in &report.faults { tr {
+                td.number { (fault.number) } td { code { (fault.fault) } }
+                td.number { (format!("{:.1}", fault.at_secs)) } td.number { (format!("{:.1}", fault.until_secs)) }
+            } } }
+        } }
+        p.asked { "A line in a plot is the begin of the fault with this number, a band its duration. A kill ends when the service answers again." }
+    }
 }
 
 fn stages(stages: &[StageFigures]) -> Markup {
@@ -182,74 +194,6 @@ fn compared(comparison: &Comparison) -> Markup {
     }
 }
 
-fn course(course: &[Second]) -> Markup {
-    type Of = fn(&Second) -> Option<f64>;
-    let plot = |title, unit, scale, lines: &[(&str, Of)]| {
-        let lines = lines.iter().map(|(name, of)| Line {
-            name: (*name).to_owned(),
-            // Zero has no position on a logarithmic axis.
-            points: course
-                .iter()
-                .map(|second| Some((second.at_secs, of(second)?)))
-                .map(|point| point.filter(|(_, value)| scale == Scale::Linear || *value > 0.0))
-                .collect(),
-        });
-        Plot {
-            title,
-            unit,
-            scale,
-            lines: lines.collect(),
-            marks: Vec::new(),
-            horizontal: "seconds",
-            width: Plot::NARROW,
-        }
-        .draw()
-    };
-    let knows_service = course.iter().any(|second| second.service_cores.is_some());
-    html! {
-        div.plots {
-            (plot("Throughput", "a second", Scale::Linear, &[
-                ("due", |second| rate(second, second.counted.due)),
-                ("accepted", |second| rate(second, second.counted.accepted)),
-                ("settled", |second| rate(second, second.counted.settled)),
-                ("complete", |second| rate(second, second.counted.complete)),
-                ("webhooks", |second| rate(second, second.counted.webhooks)),
-            ]))
-            (plot("Latency by second", "ms", Scale::Logarithmic, &[
-                ("accepted p50", |second| Some(second.accepted_p50_ms)),
-                ("accepted p99", |second| Some(second.accepted_p99_ms)),
-                ("complete p50", |second| Some(second.complete_p50_ms)),
-                ("complete p99", |second| Some(second.complete_p99_ms)),
-            ]))
-            (plot("Initiations in flight", "", Scale::Linear, &[
-                ("in flight", |second| Some(float(second.in_flight as u64))),
-            ]))
-            (plot("Payments accepted and not complete", "", Scale::Linear, &[
-                ("open", |second| Some(float(second.open))),
-            ]))
-            (plot("Errors", "a second", Scale::Linear, &[("errors", |second| rate(second, second.errors))]))
-            @if knows_service {
-                (plot("Busy cores", "", Scale::Linear, &[
-                    ("service", |second| second.service_cores.filter(|_| has_rate(second))),
-                    ("load tester", |second| second.own_cores.filter(|_| has_rate(second))),
-                ]))
-                (plot("Memory of the service", "MiB", Scale::Linear, &[
-                    ("resident", |second| second.service_bytes.map(mebi)),
-                ]))
-            }
-        }
-    }
-}
-
-/// Converts a count to a rate per second. The period may be longer than a second.
-fn rate(second: &Second, count: u64) -> Option<f64> {
-    has_rate(second).then(|| float(count) / second.period_secs)
-}
-
-fn has_rate(second: &Second) -> bool {
-    second.period_secs >= RATE_SECS_LEAST
-}
-
 fn counts(report: &LoadReport) -> Markup {
     html! {
         div.columns {
@@ -307,23 +251,12 @@ fn ms(ms: f64) -> String {
     if ms >= 1_000.0 { format!("{:.2} s", ms / 1_000.0) } else { format!("{ms:.1} ms") }
 }
 
-fn mebi(bytes: u64) -> f64 {
+pub(super) fn mebi(bytes: u64) -> f64 {
     float(bytes) / MEBIBYTE
 }
 
 /// Exact for all plotted values.
 #[allow(clippy::cast_precision_loss)]
-fn float(count: u64) -> f64 {
+pub(super) fn float(count: u64) -> f64 {
     count as f64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_are_by_real_time() {
-        let lasted = |period_secs: f64| Second { period_secs, ..Second::default() };
-        assert_eq!([1.0, 4.0, 0.01].map(|secs| rate(&lasted(secs), 100)), [Some(100.0), Some(25.0), None]);
-    }
 }

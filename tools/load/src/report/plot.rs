@@ -1,14 +1,20 @@
-//! Plots as SVG: lines over a common horizontal axis. The colours come from the page's style, for light and dark.
+//! Plots as SVG: lines over a common horizontal axis. The colours come from the page's style, for light and dark. The
+//! style also makes the letters larger on a narrow screen, so the margins have room for them.
 
 use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
-const HEIGHT: f64 = 260.0;
-const LEFT: f64 = 62.0;
-const RIGHT: f64 = 12.0;
-const TOP: f64 = 14.0;
-const BOTTOM: f64 = 34.0;
+use super::fault_marks::fault_marks;
+use crate::faults::InjectedFault;
+
+pub(super) const WIDTH: f64 = 480.0;
+pub(super) const HEIGHT: f64 = 276.0;
+pub(super) const LEFT: f64 = 62.0;
+pub(super) const RIGHT: f64 = 14.0;
+/// Room for the numbers of faults.
+pub(super) const TOP: f64 = 22.0;
+pub(super) const BOTTOM: f64 = 42.0;
 pub(super) const COLOURS: usize = 6;
 
 #[derive(Debug, Clone)]
@@ -35,40 +41,24 @@ pub(super) struct Plot<'a> {
     /// Labels of the horizontal axis; computed if empty.
     pub(super) marks: Vec<(f64, String)>,
     pub(super) horizontal: &'a str,
-    /// Width in drawing units; letters are 12 high.
-    pub(super) width: f64,
+    /// Faults during the time of the horizontal axis; empty if it is another axis.
+    pub(super) faults: &'a [InjectedFault],
 }
 
 impl Plot<'_> {
-    /// The whole page.
-    pub(super) const WIDE: f64 = 960.0;
-    /// Half of the page.
-    pub(super) const NARROW: f64 = 480.0;
-
     /// Draws the figure with its legend. Empty if there is no point.
     pub(super) fn draw(&self) -> Markup {
         if self.points().next().is_none() {
             return Markup::default();
         }
         let frame = Frame::around(self);
-        let ticks = frame.vertical_ticks();
         let marks = if self.marks.is_empty() { frame.horizontal_ticks() } else { self.marks.clone() };
-        let (right, bottom) = (self.width - RIGHT, HEIGHT - BOTTOM);
         html! {
             figure {
                 figcaption { (self.title) " " span.unit { (self.unit) } }
-                svg viewBox=(format!("0 0 {} {HEIGHT}", self.width)) role="img" aria-label=(self.title) {
-                    @for (value, label) in &ticks {
-                        @let y = frame.y(*value);
-                        line.grid x1=(LEFT) y1=(round(y)) x2=(right) y2=(round(y)) {}
-                        text.tick x=(LEFT - 8.0) y=(round(y + 4.0)) text-anchor="end" { (label) }
-                    }
-                    @for (value, label) in &marks {
-                        @let x = frame.x(*value);
-                        line.grid x1=(round(x)) y1=(TOP) x2=(round(x)) y2=(bottom) {}
-                        text.tick x=(round(x)) y=(bottom + 16.0) text-anchor="middle" { (label) }
-                    }
-                    text.tick x=(right) y=(HEIGHT - 3.0) text-anchor="end" { (self.horizontal) }
+                svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(self.title) {
+                    (frame.axes(&marks, self.horizontal))
+                    (fault_marks(self.faults, &frame))
                     @for (index, line) in self.lines.iter().enumerate() {
                         path class=(format!("line c{}", index % COLOURS)) d=(frame.path(&line.points)) {
                             title { (line.name) }
@@ -91,13 +81,13 @@ impl Plot<'_> {
     }
 }
 
-struct Frame {
-    x_min: f64,
-    x_max: f64,
-    y_min: f64,
-    y_max: f64,
-    scale: Scale,
-    width: f64,
+pub(super) struct Frame {
+    pub(super) x_min: f64,
+    pub(super) x_max: f64,
+    /// Limits of the vertical axis; of a logarithmic one, the powers of ten.
+    pub(super) y_min: f64,
+    pub(super) y_max: f64,
+    pub(super) scale: Scale,
 }
 
 impl Frame {
@@ -115,21 +105,32 @@ impl Frame {
             }
         };
         let x_max = if x_max > x_min { x_max } else { x_min + 1.0 };
-        Self {
-            x_min,
-            x_max,
-            y_min,
-            y_max: if y_max > y_min { y_max } else { y_min + 1.0 },
-            scale: plot.scale,
-            width: plot.width,
+        Self { x_min, x_max, y_min, y_max: if y_max > y_min { y_max } else { y_min + 1.0 }, scale: plot.scale }
+    }
+
+    /// Draws the grid with its labels. `marks` are those of the horizontal axis.
+    pub(super) fn axes(&self, marks: &[(f64, String)], horizontal: &str) -> Markup {
+        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+        html! {
+            @for (value, label) in &self.vertical_ticks() {
+                @let y = self.y(*value);
+                line.grid x1=(LEFT) y1=(round(y)) x2=(right) y2=(round(y)) {}
+                text.tick x=(LEFT - 8.0) y=(round(y + 4.0)) text-anchor="end" { (label) }
+            }
+            @for (value, label) in marks {
+                @let x = self.x(*value);
+                line.grid x1=(round(x)) y1=(TOP) x2=(round(x)) y2=(bottom) {}
+                text.tick x=(round(x)) y=(bottom + 18.0) text-anchor="middle" { (label) }
+            }
+            text.tick x=(right) y=(HEIGHT - 4.0) text-anchor="end" { (horizontal) }
         }
     }
 
-    fn x(&self, value: f64) -> f64 {
-        LEFT + (value - self.x_min) / (self.x_max - self.x_min) * (self.width - LEFT - RIGHT)
+    pub(super) fn x(&self, value: f64) -> f64 {
+        LEFT + (value - self.x_min) / (self.x_max - self.x_min) * (WIDTH - LEFT - RIGHT)
     }
 
-    fn y(&self, value: f64) -> f64 {
+    pub(super) fn y(&self, value: f64) -> f64 {
         let value = match self.scale {
             Scale::Linear => value,
             Scale::Logarithmic => value.max(f64::MIN_POSITIVE).log10().max(self.y_min),
@@ -147,7 +148,7 @@ impl Frame {
         }
     }
 
-    fn horizontal_ticks(&self) -> Vec<(f64, String)> {
+    pub(super) fn horizontal_ticks(&self) -> Vec<(f64, String)> {
         let step = nice_above((self.x_max - self.x_min) / 8.0);
         let first = (self.x_min / step).ceil() * step;
         let ticks = (0..20).map(|n| first + step * f64::from(n)).take_while(|at| *at <= self.x_max);
@@ -171,7 +172,7 @@ impl Frame {
 }
 
 /// Rounds to tenths of a pixel.
-fn round(value: f64) -> f64 {
+pub(super) fn round(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
 
@@ -181,8 +182,11 @@ fn nice_above(value: f64) -> f64 {
     [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|step| step * power).find(|nice| *nice >= value).unwrap_or(value)
 }
 
-/// Formats a number without unneeded digits.
+/// Formats a number without unneeded digits: thousands from ten thousand on, so that it fits beside the axis.
 fn number(value: f64) -> String {
+    if value >= 10_000.0 {
+        return format!("{}k", number(value / 1_000.0));
+    }
     let digits = if value >= 10.0 || value.fract() == 0.0 { 0 } else { 2 };
     let text = format!("{value:.digits$}");
     if digits > 0 { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
@@ -197,7 +201,10 @@ mod tests {
         for (value, nice) in [(0.3, 0.5), (1.0, 1.0), (2.2, 2.5), (37.0, 50.0), (312.0, 500.0), (1_001.0, 2_000.0)] {
             assert!((nice_above(value) - nice).abs() < 1e-9, "{value}: {}", nice_above(value));
         }
-        assert_eq!([0.25, 0.5, 2.0, 1_500.0].map(number), ["0.25", "0.5", "2", "1500"]);
+        assert_eq!(
+            [0.25, 0.5, 2.0, 1_500.0, 10_000.0, 250_000.0].map(number),
+            ["0.25", "0.5", "2", "1500", "10k", "250k"]
+        );
     }
 
     #[test]
@@ -210,13 +217,13 @@ mod tests {
             lines: vec![Line { name: "a".to_owned(), points }],
             marks: Vec::new(),
             horizontal: "s",
-            width: Plot::WIDE,
+            faults: &[],
         };
         for scale in [Scale::Linear, Scale::Logarithmic] {
             let plot = plot(scale, points.clone());
             let frame = Frame::around(&plot);
             for (x, y) in plot.points() {
-                assert!((LEFT..=frame.width - RIGHT).contains(&frame.x(x)), "{x}");
+                assert!((LEFT..=WIDTH - RIGHT).contains(&frame.x(x)), "{x}");
                 assert!((TOP - 0.1..=HEIGHT - BOTTOM + 0.1).contains(&frame.y(y)), "{y}: {}", frame.y(y));
             }
             let drawn = plot.draw().into_string();

@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::{Achieved, LoadReport, LoadRequest, PayerRate, TIMED_OUT_NOTE};
 use crate::compare::Comparison;
+use crate::faults::InjectedFault;
 use crate::thresholds::Judged;
 use payferry_testkit::audit::Holding;
 use payferry_testkit::audit::answers::AnswerFigures;
@@ -30,6 +31,7 @@ impl Display for Terminal<'_> {
         thresholds(f, &report.thresholds)?;
         machine(f, report)?;
         comparison(f, report.comparison.as_ref())?;
+        faults(f, report)?;
         holdings(f, report)?;
         errors(f, report)?;
         findings(f, &report.findings)?;
@@ -48,9 +50,13 @@ fn counts(f: &mut Formatter<'_>, report: &LoadReport) -> fmt::Result {
     let Counted { sent, unsent, mined, confirmed, settled, complete, .. } = report.counted;
     writeln!(f, "paid      {sent} transfers and authorizations accepted ({unsent} not), {mined} seen in blocks")?;
     writeln!(f, "outcome   {confirmed} confirmed, {settled} settled, {complete} complete")?;
-    let Counted { webhooks, repeated, out_of_order, foreign, forged, .. } = report.counted;
+    let Counted { webhooks, repeated, out_of_order, foreign, forged, denied, .. } = report.counted;
     let odd = format!("{repeated} repeated, {out_of_order} out of order, {foreign} of other payments");
-    writeln!(f, "webhooks  {webhooks} genuine ({odd}), {forged} forged")?;
+    write!(f, "webhooks  {webhooks} genuine ({odd}), {forged} forged")?;
+    if denied > 0 {
+        write!(f, ", {denied} refused by the receiver")?;
+    }
+    writeln!(f)?;
     let Achieved { accepted_per_sec: accepted, complete_per_sec: complete, webhooks_per_sec: webhooks, .. } =
         report.achieved;
     let Achieved { steady_secs, arrivals_secs, total_secs, in_flight_most, open_most, .. } = report.achieved;
@@ -151,6 +157,20 @@ fn comparison(f: &mut Formatter<'_>, comparison: Option<&Comparison>) -> fmt::Re
         writeln!(f, "other {differs}")?;
     }
     writeln!(f)
+}
+
+fn faults(f: &mut Formatter<'_>, report: &LoadReport) -> fmt::Result {
+    if let Some(receiver) = report.request.receiver() {
+        writeln!(f, "{receiver}\n")?;
+    }
+    for InjectedFault { fault, at_secs, until_secs, number } in &report.faults {
+        writeln!(f, "fault {number:<4}{fault:<36}{at_secs:>9.1} s to {until_secs:.1} s")?;
+    }
+    if !report.faults.is_empty() {
+        let Counted { excused, reorged, .. } = report.counted;
+        writeln!(f, "{excused} payments not made because of them, {reorged} events of reorganised payments\n")?;
+    }
+    Ok(())
 }
 
 fn holdings(f: &mut Formatter<'_>, report: &LoadReport) -> fmt::Result {

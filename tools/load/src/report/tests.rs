@@ -39,6 +39,7 @@ fn finding(kind: FindingKind, payment_id: Option<&str>, found: &str) -> Finding 
         expected: "settled, 5.05 of 5.05 received".to_owned(),
         found: found.to_owned(),
         lacks_webhooks: false,
+        is_late: false,
     }
 }
 
@@ -68,6 +69,8 @@ fn report() -> LoadReport {
             payments: 160,
             stages: None,
             thresholds: Vec::new(),
+            faults: FaultPlan::default(),
+            receiver: Conduct::default(),
             pacing: "constant",
             seed: None,
             mix: "exact=100".parse().expect("a mixture"),
@@ -101,6 +104,7 @@ fn report() -> LoadReport {
             ..Machine::default()
         },
         errors: BTreeMap::new(),
+        faults: Vec::new(),
         holdings: vec![holding("10.00")],
         read_back: 180,
         audited: true,
@@ -313,6 +317,52 @@ fn fails_if_payments_were_not_compared() {
     let known = LoadReport { findings: vec![finding(FindingKind::Wrong, Some(PAYMENT), "a fault")], ..interrupted };
     assert_eq!(known.verdict(), format!("{says} Wrong so far: 1 wrong."));
     assert!(!known.is_ok());
+}
+
+#[test]
+fn a_late_payment_is_no_defect_and_a_wrong_one_beside_it_is() {
+    let late = Finding { is_late: true, ..finding(FindingKind::Wrong, Some(PAYMENT), "shows status `confirmed`") };
+    let wrong = finding(FindingKind::Wrong, Some(PAYMENT), "event 5 is payin.settled");
+    let run = |timed_out: u64, findings: &[&Finding]| {
+        let stages = Stages::default();
+        stages.record(Stage::Complete, Duration::from_secs(3), Duration::from_secs(3));
+        for _ in 0..timed_out {
+            stages.record_timed_out(Stage::Complete, Duration::from_secs(60), None);
+        }
+        let findings = findings.iter().copied().cloned().collect();
+        LoadReport { stages: stages.figures(), findings, ..report() }.has_defect()
+    };
+    assert!(!run(0, &[]) && !run(2, &[&late, &late]));
+    assert!(run(2, &[&late, &wrong]) && run(0, &[&late]));
+}
+
+#[test]
+fn plots_and_verdict_show_the_injected_faults() {
+    let text = "kill@1s; rpc-errors 0.1@2s-4s";
+    let plan: FaultPlan = text.parse().expect("faults");
+    let fault = |number: usize, at_secs, until_secs| InjectedFault {
+        fault: plan.0[number - 1].to_string(),
+        at_secs,
+        until_secs,
+        number,
+    };
+    let faults = vec![fault(1, 1.0, 1.9), fault(2, 2.0, 4.0)];
+    let counted =
+        Counted { due: 160, accepted: 150, unanswered: 10, excused: 10, held: 20, denied: 3, ..Counted::default() };
+    let mut course = course();
+    for second in &mut course {
+        second.complete_heat.0[13] = 7;
+    }
+    let receiver = Conduct { slow: Duration::from_millis(200), fail: 0.1 };
+    let request = LoadRequest { faults: plan, receiver, ..report().request };
+    let report = LoadReport { request, faults, counted, course, not_made_percent: 6.25, ..report() };
+    assert!(report.is_ok(), "{}", report.verdict());
+    let says = "Nothing is lost: killed once, 10 % of the RPC calls failed for 2 s. All 170 payments are as expected";
+    assert!(report.verdict().starts_with(says), "{}", report.verdict());
+    assert!(report.verdict().ends_with("Not made: 10 of 160 (10 unanswered; 10 of them because of a fault)."));
+    let unexcused = LoadReport { counted: Counted { excused: 9, ..counted }, ..report.clone() };
+    assert_eq!(unexcused.verdict(), "Failed: 1 not made (0.62 %).");
+    assert_shown("faults", &report);
 }
 
 #[test]

@@ -8,6 +8,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::payments::RunContext;
+use crate::own::OwnSandbox;
+use payferry_testkit::audit::heat::Heat;
 use payferry_testkit::audit::stages::Stage;
 use payferry_testkit::audit::tally::{Counted, Second};
 use payferry_testkit::progress::Progress;
@@ -25,15 +27,20 @@ pub(super) struct Course {
 }
 
 /// Starts to record the course. Seconds count from `first`.
-pub(super) fn record(context: &Arc<RunContext>, first: Instant, pids: Vec<u32>, bar: &Progress) -> Course {
+pub(super) fn record(
+    context: &Arc<RunContext>,
+    first: Instant,
+    own: Option<Arc<OwnSandbox>>,
+    bar: &Progress,
+) -> Course {
     let over = CancellationToken::new();
     let recorder = Recorder {
         context: Arc::clone(context),
         first,
         counted: context.session.state.tally.counted(),
         errors: context.session.state.tally.error_count(),
-        usage: [Usage::of_all(&pids), Usage::own()],
-        pids,
+        usage: usage(own.as_ref()),
+        own,
         at: first,
     };
     let recording = AbortOnDropHandle::new(tokio::spawn(recorder.run(over.clone(), bar.clone())));
@@ -48,10 +55,15 @@ impl Course {
     }
 }
 
+/// Reads the usage of the service and of the load tester.
+fn usage(own: Option<&Arc<OwnSandbox>>) -> [Option<Usage>; 2] {
+    [own.and_then(|own| Usage::of_all(&own.pids())), Usage::own()]
+}
+
 struct Recorder {
     context: Arc<RunContext>,
     first: Instant,
-    pids: Vec<u32>,
+    own: Option<Arc<OwnSandbox>>,
     counted: Counted,
     errors: u64,
     /// Usage of the service and of the load tester.
@@ -62,7 +74,7 @@ struct Recorder {
 impl Recorder {
     async fn run(mut self, over: CancellationToken, bar: Progress) {
         tokio::time::sleep_until(self.first).await;
-        self.usage = [Usage::of_all(&self.pids), Usage::own()];
+        self.usage = usage(self.own.as_ref());
         let mut ticks = tokio::time::interval_at(self.first + SHOWN_EVERY, SHOWN_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
@@ -95,7 +107,7 @@ impl Recorder {
         let period = now - self.at;
         let [accepted, complete] =
             [Stage::Accepted, Stage::Complete].map(|stage| self.context.session.state.stages.take_latest(stage));
-        let usage = [Usage::of_all(&self.pids), Usage::own()];
+        let usage = usage(self.own.as_ref());
         let cores = |which: usize| Some(usage[which]?.cores_since(&self.usage[which]?, period));
         let percentile = |latencies: &payferry_testkit::audit::stages::Latencies, percent| {
             if latencies.count() == 0 { 0.0 } else { latencies.percentile_ms(percent) }
@@ -111,6 +123,8 @@ impl Recorder {
             accepted_p99_ms: percentile(&accepted, 99.0),
             complete_p50_ms: percentile(&complete, 50.0),
             complete_p99_ms: percentile(&complete, 99.0),
+            accepted_heat: Heat::of(&accepted),
+            complete_heat: Heat::of(&complete),
             service_cores: cores(0),
             service_bytes: usage[0].map(|usage| usage.resident_bytes),
             own_cores: cores(1),

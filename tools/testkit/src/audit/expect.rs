@@ -96,10 +96,9 @@ pub const fn unpaid(behaviour: Behaviour) -> &'static [Status] {
     if behaviour.expires() { &[Status::Pending, Status::Failed] } else { &[Status::Pending] }
 }
 
-/// Returns the received amount at event `place` (from 0), in base units.
-pub fn received_units(intent: &Intent, place: usize) -> i64 {
-    let expired_first = intent.behaviour == Behaviour::Late && place < EXPIRED.len();
-    if expired_first { 0 } else { intent.paid_amount().map_or(0, Amount::units) }
+/// Returns the received amount at an event with this status, in base units.
+pub fn received_units(intent: &Intent, status: Status) -> i64 {
+    if status == Status::Failed { 0 } else { intent.paid_amount().map_or(0, Amount::units) }
 }
 
 /// Name of the value of [`split`].
@@ -118,9 +117,14 @@ pub fn split(settled: Amount, fee_bps: u16) -> String {
     format!("{} and {fee}", settled.saturating_sub(fee))
 }
 
-/// Returns the labels at event `place`.
-pub fn labels(behaviour: Behaviour, place: usize) -> &'static [Label] {
-    if behaviour == Behaviour::Late && place < EXPIRED.len() { &[] } else { ends(behaviour).labels }
+/// Returns the labels at an event with this status.
+pub const fn labels(behaviour: Behaviour, status: Status) -> &'static [Label] {
+    if matches!(status, Status::Failed) { &[] } else { ends(behaviour).labels }
+}
+
+/// Returns the events of a payment in the groups that are announced together. Each group has a status of its own.
+pub fn groups(behaviour: Behaviour) -> Vec<&'static [ExpectedEvent]> {
+    events(behaviour).chunk_by(|one, next| one.status == next.status).collect()
 }
 
 #[cfg(test)]
@@ -150,11 +154,16 @@ mod tests {
     #[test]
     fn late_transfers_count_after_the_expiry_only() {
         let late = Intent::nth(7, Behaviour::Late);
-        let received: Vec<i64> = (0..4).map(|place| received_units(&late, place)).collect();
-        assert_eq!(received, [0, 0, late.amount.units(), late.amount.units()]);
-        assert_eq!(labels(Behaviour::Late, 1), &[]);
-        assert_eq!(labels(Behaviour::Late, 2), &[Label::Late]);
+        let received = |status| received_units(&late, status);
+        assert_eq!([Status::Failed, Status::Mismatched].map(received), [0, late.amount.units()]);
+        assert_eq!(labels(Behaviour::Late, Status::Failed), &[]);
+        assert_eq!(labels(Behaviour::Late, Status::Mismatched), &[Label::Late]);
         let under = Intent::nth(7, Behaviour::Under);
-        assert_eq!(received_units(&under, 0), under.amount.units() - 1_000_000);
+        assert_eq!(received_units(&under, Status::Mismatched), under.amount.units() - 1_000_000);
+        let sizes = |behaviour| groups(behaviour).iter().map(|group| group.len()).collect::<Vec<_>>();
+        assert_eq!(
+            [sizes(Behaviour::Late), sizes(Behaviour::Under), sizes(Behaviour::Held)],
+            [vec![2, 2], vec![3], vec![]]
+        );
     }
 }

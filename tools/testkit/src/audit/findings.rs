@@ -44,6 +44,9 @@ pub struct Finding {
     /// True if webhooks are missing, so that the service's delivery log is useful.
     #[serde(skip)]
     pub lacks_webhooks: bool,
+    /// True if the service may only be too slow.
+    #[serde(skip)]
+    pub is_late: bool,
 }
 
 impl Finding {
@@ -56,6 +59,7 @@ impl Finding {
             expected: expected.to_owned(),
             found,
             lacks_webhooks: false,
+            is_late: false,
         }
     }
 }
@@ -74,7 +78,11 @@ pub fn summary(findings: &[Finding]) -> Vec<String> {
 pub fn findings(records: &[Record], audit: &Audit, unwanted: Vec<Finding>) -> Vec<Finding> {
     let of_payments = (0..).zip(records).filter_map(|(number, record)| judge(record, audit.shown.get(&number)));
     let unassigned = audit.unassigned.iter().map(|what| Finding::of_none("no such fault", what.clone()));
-    sorted(of_payments.chain(unassigned).chain(unwanted))
+    let maybe_late = audit
+        .maybe_late
+        .iter()
+        .map(|what| Finding { is_late: true, ..Finding::of_none("no such fault", what.clone()) });
+    sorted(of_payments.chain(unassigned).chain(maybe_late).chain(unwanted))
 }
 
 /// Returns the findings that are certain without reading back: faults that no later event could resolve.
@@ -127,7 +135,8 @@ fn judge(record: &Record, shown: Option<&String>) -> Option<Finding> {
         (None, _) => return None,
     };
     let lacks_webhooks = lacks_webhooks && kind != FindingKind::Lost;
-    Some(Finding { lacks_webhooks, ..of_payment(record, kind, found)? })
+    let is_late = kind == FindingKind::Unpaid || (record.is_late && kind != FindingKind::Lost);
+    Some(Finding { lacks_webhooks, is_late, ..of_payment(record, kind, found)? })
 }
 
 /// Returns the faults of a payment. The existence of a payment that was refused or never requested is one.
@@ -143,7 +152,7 @@ fn faults(record: &Record, shown: Option<&String>) -> Vec<String> {
 fn of_payment(record: &Record, kind: FindingKind, found: String) -> Option<Finding> {
     let payment_id = Some(record.id()?.to_string());
     let payer = Some(record.intent.behaviour);
-    Some(Finding { payment_id, kind, payer, expected: expected(record), found, lacks_webhooks: false })
+    Some(Finding { payment_id, kind, payer, expected: expected(record), found, lacks_webhooks: false, is_late: false })
 }
 
 fn expected(record: &Record) -> String {

@@ -2,17 +2,20 @@
 //!
 //! Pure.
 
-use crate::wire::{Amount, EventId, PaymentId};
-use crate::wire::{EventName, Status};
+use crate::wire::{Amount, EventId, EventName, PaymentId};
 use alloy::primitives::{Address, B256};
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
 use super::behaviour::{Behaviour, Intent};
-use super::clock::SLACK;
 use super::expect;
 use super::stages::Stage;
 use crate::receiver::WebhookEvent;
+
+mod after_reorg;
+mod compare;
+
+use after_reorg::ReorgedEvents;
 
 /// Largest number of recorded faults of one payment.
 const FAULTS_MAX: usize = 8;
@@ -50,12 +53,16 @@ pub struct Record {
     pub settled: Option<Instant>,
     /// Arrival of the last expected webhook.
     pub completed: Option<Instant>,
-    /// Ids of the events that arrived, by position from 0.
+    /// Ids of the events that arrived, by position from 0. No longer changed after a reorganisation of its chain.
     pub events: Vec<Option<EventId>>,
+    /// Its events, if its chain was reorganised.
+    reorged: Option<ReorgedEvents>,
     /// Settlement that a webhook reported.
     pub reported: Option<ReportedSettlement>,
     /// Faults.
     pub faults: Vec<String>,
+    /// True if it was only behind when it was read back.
+    pub is_late: bool,
     early: Vec<Early>,
 }
 
@@ -133,8 +140,10 @@ impl Record {
             settled: None,
             completed: None,
             events: vec![None; expect::events(intent.behaviour).len()],
+            reorged: None,
             reported: None,
             faults: Vec::new(),
+            is_late: false,
             early: Vec::new(),
         }
     }
@@ -169,6 +178,9 @@ impl Record {
                 self.fault(format!("{of}: {what} is `{reported}`, but its payer sent no transfer"));
             }
         }
+        if let Some(fault) = self.reorged.as_ref().and_then(|events| events.fault(self.intent.behaviour)) {
+            self.fault(fault);
+        }
     }
 
     fn compare_early(&mut self, known: &str, wanted: &str) {
@@ -192,13 +204,30 @@ impl Record {
 
     /// Returns true if every expected event arrived.
     pub fn is_complete(&self) -> bool {
-        self.events.iter().all(Option::is_some)
+        match &self.reorged {
+            Some(events) => events.is_complete(self.intent.behaviour),
+            None => self.events.iter().all(Option::is_some),
+        }
     }
 
     /// Returns the names and positions (from 1) of the missing events.
-    pub fn missing(&self) -> Vec<(EventName, usize)> {
+    pub fn missing(&self) -> Vec<(&'static str, usize)> {
+        if let Some(events) = &self.reorged {
+            return events.missing(self.intent.behaviour);
+        }
         let expected = expect::events(self.intent.behaviour).iter().zip(1..).zip(&self.events);
-        expected.filter(|(_, events)| events.is_none()).map(|((event, place), _)| (event.name, place)).collect()
+        expected
+            .filter(|(_, events)| events.is_none())
+            .map(|((event, place), _)| (event.name.as_str(), place))
+            .collect()
+    }
+
+    /// Returns true if an event before this one has not arrived yet.
+    pub fn lacks_before(&self, sequence: u32) -> bool {
+        match &self.reorged {
+            Some(events) => events.lacks_before(sequence),
+            None => self.events[..(sequence as usize).saturating_sub(1)].iter().any(Option::is_none),
+        }
     }
 
     /// Returns the stages that are still missing, and since when they are awaited, if that is known. Empty for a
@@ -237,6 +266,9 @@ impl Record {
         if event.event_id != webhook_id {
             self.fault(format!("{event_id} arrived with the webhook-id `{webhook_id}`"));
         }
+        if self.reorged.is_some() {
+            return self.receive_reorged(event, event_id);
+        }
         if self.events.contains(&Some(event_id)) {
             return Novelty::Repeated;
         }
@@ -252,91 +284,14 @@ impl Record {
             return Novelty::Wrong;
         }
         self.events[place] = Some(event_id);
-        let of = format!("{} (event {})", event.event, event.sequence);
-        let (differences, early) = self.differences(event, place);
-        for fault in differences {
-            self.fault(format!("{of}: {fault}"));
-        }
-        self.early.extend(early.into_iter().map(|(what, reported)| Early { of: of.clone(), what, reported }));
         if event.event != wanted.name.as_str() {
+            self.compare_values(event, *wanted);
             self.fault(format!("event {} is {}, not {}", event.sequence, event.event, wanted.name));
             return Novelty::Wrong;
         }
-        // The transaction of a collection is that of the settlement.
-        let is_settled = wanted.status == Status::Settled || self.intent.behaviour == Behaviour::Authorized;
-        if let Some(reported) = reported(event).filter(|_| is_settled) {
-            if self.reported.as_ref().is_some_and(|before| *before != reported) {
-                self.fault(format!("two events report different settlements, {:?} and {reported:?}", self.reported));
-            }
-            self.reported = Some(reported);
-        }
+        self.compare(event, *wanted, true);
         Novelty::New(wanted.name)
     }
-
-    /// Returns the differences of an event, and the values that cannot be compared yet.
-    fn differences(&self, event: &WebhookEvent, place: usize) -> (Vec<String>, Vec<(&'static str, String)>) {
-        let intent = &self.intent;
-        let mut differences = Vec::new();
-        let mut early = Vec::new();
-        let mut same = |what: &str, found: &str, wanted: &str| {
-            if found != wanted {
-                differences.push(format!("{what} is `{found}`, not `{wanted}`"));
-            }
-        };
-        match &self.made {
-            Some(made) => same(PAYMENT_ID, &event.payment_id, &made.id.to_string()),
-            None => early.push((PAYMENT_ID, event.payment_id.clone())),
-        }
-        let received = Amount(expect::received_units(intent, place));
-        same("status", &event.status, expect::events(intent.behaviour)[place].status.as_str());
-        same("amount", &event.amount, &intent.amount.to_string());
-        same("amount_received", &event.amount_received, &received.to_string());
-        same("token", &event.token, intent.token.as_str());
-        same("chain", &event.chain, intent.chain.as_str());
-        let labels: Vec<&str> = expect::labels(intent.behaviour, place).iter().map(|label| label.as_str()).collect();
-        same("labels", &event.labels.join(" "), &labels.join(" "));
-        let failed = expect::events(intent.behaviour)[place].status == Status::Failed;
-        same(
-            "failure_reason",
-            event.failure_reason.as_deref().unwrap_or("-"),
-            if failed { expect::EXPIRED_REASON } else { "-" },
-        );
-        // The transaction of a settlement is the settler's. It is compared with the payment and the chain at the end.
-        if event.status != Status::Settled.as_str() {
-            let tx_hash = event.tx_hash.as_deref().unwrap_or("-");
-            match self.sent {
-                _ if failed || intent.paid_amount().is_none() => same(TX_HASH, tx_hash, "-"),
-                // The payer does not know the collection. All events must name the same one, see `receive`.
-                _ if intent.behaviour == Behaviour::Authorized => {
-                    if event.tx_hash.is_none() {
-                        same(TX_HASH, tx_hash, "a collection");
-                    }
-                }
-                Some((hash, _)) => same(TX_HASH, tx_hash, &hash.to_string()),
-                // The node has the transfer. Its response to the payer is still on the way.
-                None => early.push((TX_HASH, tx_hash.to_owned())),
-            }
-        }
-        if matches!(expect::events(intent.behaviour)[place].status, Status::Confirmed | Status::Settled) {
-            let share = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-            let split = format!("{} and {}", share(&event.psp_amount), share(&event.treasury_fee));
-            same(expect::SPLIT, &split, &expect::split(received, self.fee_bps));
-        }
-        let expires_at = self.due_at + TimeDelta::seconds(i64::from(intent.expires_secs()));
-        if failed && DateTime::parse_from_rfc3339(&event.timestamp).is_ok_and(|at| at + SLACK < expires_at) {
-            let (at, expires_at) = (&event.timestamp, expires_at.to_rfc3339_opts(SecondsFormat::Millis, true));
-            differences.push(format!("it expired at {at}, before {expires_at}"));
-        }
-        (differences, early)
-    }
-}
-
-fn reported(event: &WebhookEvent) -> Option<ReportedSettlement> {
-    Some(ReportedSettlement {
-        psp_amount: event.psp_amount.as_deref()?.parse().ok()?,
-        treasury_fee: event.treasury_fee.as_deref()?.parse().ok()?,
-        tx_hash: event.tx_hash.clone()?,
-    })
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::behaviour::Intent;
 use super::state::RunState;
 use super::{Baseline, baseline};
-use crate::payers::{Payers, Unsent};
+use crate::payers::{Payers, Persistence, Unsent};
 use crate::psp::{Initiated, Psp, WebhookEndpoint};
 use crate::receiver::Receiver;
 use crate::sandbox::SandboxInfo;
@@ -21,7 +21,16 @@ use crate::wire::MerchantId;
 /// endpoint so far.
 pub async fn receive(psp: &Psp, state: &Arc<RunState>) -> anyhow::Result<(Receiver, WebhookEndpoint)> {
     let receiving = Arc::clone(state);
-    let receiver = Receiver::accepting(move |request| receiving.receive(&request)).await?;
+    let receiver = Receiver::start(move |request| {
+        let (status, after) = receiving.answer(&request);
+        async move {
+            if !after.is_zero() {
+                tokio::time::sleep(after).await;
+            }
+            status
+        }
+    });
+    let receiver = receiver.await?;
     let before = psp.endpoint().await?;
     receiver.verify_with(&psp.receive_at(receiver.url(), &before).await?);
     Ok((receiver, before))
@@ -44,17 +53,23 @@ pub struct Session {
     pub sandbox: SandboxInfo,
     /// State at the beginning of the run.
     pub baseline: Baseline,
+    persistence: Persistence,
 }
 
 impl Session {
     /// Makes the merchant, makes and funds the payers, and reads the baseline.
-    pub async fn start(psp: Psp, sandbox: SandboxInfo, state: Arc<RunState>) -> anyhow::Result<Self> {
+    pub async fn start(
+        psp: Psp,
+        sandbox: SandboxInfo,
+        state: Arc<RunState>,
+        persistence: Persistence,
+    ) -> anyhow::Result<Self> {
         let run = state.run();
         let merchant = psp.merchant(&format!("load-{run}"), run).await?;
-        let payers = Payers::set_up(psp.side(), &sandbox, run).await?;
+        let payers = Payers::set_up(psp.side(), &sandbox, run, persistence).await?;
         let baseline = baseline(&psp, &sandbox).await?;
         let factory = sandbox.chains.values().next().context("the sandbox has no chains")?.payferry;
-        Ok(Self { psp, merchant, factory, state, payers, sandbox, baseline })
+        Ok(Self { psp, merchant, factory, state, payers, sandbox, baseline, persistence })
     }
 
     /// Initiates payment `number` of the state. Returns `None` if it was not made; its record then has the reason.
@@ -85,7 +100,7 @@ impl Session {
         let asked = Instant::now();
         let accepted = async {
             let body = self.payers.authorization(intent.chain, made)?;
-            self.psp.authorize(made.payment_id, body).await.map_err(Unsent::Unauthorized)?;
+            self.psp.authorize(made.payment_id, body, self.persistence).await.map_err(Unsent::Unauthorized)?;
             Ok(Instant::now())
         };
         self.state.authorized(number, asked, accepted.await);

@@ -52,6 +52,11 @@ impl Latencies {
         millis(self.histogram.value_at_percentile(percent))
     }
 
+    /// Returns each recorded latency, rounded to three digits, with its count.
+    pub fn recorded(&self) -> impl Iterator<Item = (Duration, u64)> {
+        self.histogram.iter_recorded().map(|of| (Duration::from_micros(of.value_iterated_to()), of.count_at_value()))
+    }
+
     /// Returns the largest latency; zero if there is none.
     fn longest(&self) -> Duration {
         Duration::from_micros(self.histogram.max())

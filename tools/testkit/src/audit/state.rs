@@ -8,7 +8,7 @@ mod webhooks;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::wire::PaymentId;
+use crate::wire::{Chain, PaymentId};
 use alloy::primitives::B256;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
@@ -17,6 +17,8 @@ use tokio::time::Instant;
 use super::answers::{AnswerKind, Answers};
 use super::behaviour::{Behaviour, Intent};
 use super::clock::ServiceClock;
+use super::disturbance::Disturbances;
+use super::reception::Reception;
 use super::record::{InitiatedAt, InitiationFailure, Record};
 use super::stages::{Stage, Stages};
 use super::tally::Tally;
@@ -42,6 +44,10 @@ pub struct RunState {
     pub answers: Answers,
     /// Counts.
     pub tally: Tally,
+    /// Injected faults that explain payments that were not made.
+    pub disturbances: Disturbances,
+    /// Behaviour of the webhook receiver.
+    pub reception: Reception,
     inner: Mutex<Inner>,
     expired: mpsc::UnboundedSender<u32>,
 }
@@ -59,6 +65,8 @@ pub struct Inner {
     by_id: HashMap<PaymentId, u32>,
     by_transfer: HashMap<B256, u32>,
     mined_early: HashMap<B256, Instant>,
+    /// Arrival of the newest genuine webhook.
+    last_webhook: Option<Instant>,
     /// True if the run has ended. Later events are not measured.
     is_closed: bool,
 }
@@ -76,6 +84,8 @@ impl RunState {
             stages: Stages::default(),
             answers: Answers::default(),
             tally: Tally::default(),
+            disturbances: Disturbances::default(),
+            reception: Reception::default(),
             inner: Mutex::new(inner),
             expired,
         };
@@ -154,6 +164,9 @@ impl RunState {
             Ok(made) => return Some(made),
             Err(not_made) => not_made,
         };
+        if !held && self.disturbances.explain(&not_made, at) {
+            self.tally.count(|counted| &mut counted.excused);
+        }
         self.not_made(number, InitiationFailure { kind: not_made.to_string(), may_be_there: not_made.may_be_made() });
         None
     }
@@ -254,9 +267,11 @@ impl RunState {
             return None;
         };
         let record = inner.record(number)?;
-        if record.mined.replace(at).is_some() {
+        // Seen again after a reorganisation.
+        if record.mined.is_some() {
             return None;
         }
+        record.mined = Some(at);
         let (intended, sent) = (record.intended, record.sent.map_or(at, |(_, sent)| sent));
         let on_time = record.intent.behaviour != Behaviour::Late;
         drop(inner);
@@ -311,6 +326,18 @@ impl RunState {
         }
     }
 
+    /// Records that a chain was reorganised: the payments on it may be announced again.
+    pub fn chain_reorged(&self, chain: Chain) {
+        let mut inner = self.inner.lock();
+        let records = inner.records.iter_mut().filter(|record| record.intent.chain == chain);
+        records.for_each(Record::chain_reorged);
+    }
+
+    /// Returns the time since the newest genuine webhook, if there was one.
+    pub fn since_webhook(&self) -> Option<Duration> {
+        self.inner.lock().last_webhook.map(|at| at.elapsed())
+    }
+
     /// Returns true if one of these ids is a payment of the run.
     pub fn has_any(&self, ids: &[String]) -> bool {
         let inner = self.inner.lock();
@@ -335,7 +362,7 @@ impl Inner {
         if self.mined_early.len() >= MINED_EARLY_MAX {
             self.mined_early.retain(|_, mined| at - *mined < MINED_EARLY_KEPT);
         }
-        self.mined_early.insert(tx_hash, at);
+        self.mined_early.entry(tx_hash).or_insert(at);
     }
 }
 

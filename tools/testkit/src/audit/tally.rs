@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use super::heat::Heat;
+
 /// Largest number of distinct kinds of errors. Further kinds share a name.
 const ERROR_KINDS_MAX: usize = 64;
 const OTHER_ERRORS: &str = "other";
@@ -48,6 +50,8 @@ counts! {
     overloaded,
     /// Payments without a response, or whose request could not be sent.
     unanswered,
+    /// Payments of both kinds whose refusal or failure an injected fault explains.
+    excused,
     /// Transfers that a node accepted, and authorizations that the service accepted.
     sent,
     /// Transfers and authorizations that could not be sent.
@@ -60,6 +64,8 @@ counts! {
     settled,
     /// Payments of which every expected event arrived.
     complete,
+    /// Events of payments whose money or settlement a reorganisation of the chain removed.
+    reorged,
     /// Genuine webhooks.
     webhooks,
     /// Genuine webhooks that were repetitions.
@@ -70,6 +76,8 @@ counts! {
     foreign,
     /// Forged webhooks.
     forged,
+    /// Genuine webhooks that the receiver refused, because it was to fail.
+    denied,
 }
 
 /// One second of the run. It is longer if the load tester got no CPU time, and shorter at the end.
@@ -95,6 +103,10 @@ pub struct Second {
     pub complete_p50_ms: f64,
     /// 99th percentile of them.
     pub complete_p99_ms: f64,
+    /// Initiations that ended in it, by latency.
+    pub accepted_heat: Heat,
+    /// Payments that completed in it, by latency.
+    pub complete_heat: Heat,
     /// Cores that the service kept busy; null if its process is unknown.
     pub service_cores: Option<f64>,
     /// Memory of the service, in bytes.

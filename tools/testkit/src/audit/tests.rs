@@ -193,3 +193,17 @@ fn a_settlement_is_compared_with_the_fee_of_the_settings() {
     let must_be = Posted { received: 5_000_000, psp: 4_983_500, treasury: 16_500 };
     assert_eq!((posted(&record, &right), posted(&record, &moved)), (must_be, must_be));
 }
+
+#[test]
+fn late_payments_explain_at_most_their_own_amounts() {
+    let amounts = |vault, treasury| VaultAmounts { vault: Amount(vault), treasury: Amount(treasury) };
+    let late = amounts(100, 3);
+    let is_within = |now| {
+        holding(Chain::Base, Token::Usdc, [amounts(50, 1), now], [amounts(10, 1), amounts(0, 0), amounts(0, 0)])
+            .is_within(&late)
+    };
+    assert!(is_within(amounts(60, 2)) && is_within(amounts(160, 5)));
+    for wrong in [amounts(161, 5), amounts(160, 6), amounts(59, 2), amounts(60, 1), amounts(0, 0)] {
+        assert!(!is_within(wrong), "{wrong:?}");
+    }
+}

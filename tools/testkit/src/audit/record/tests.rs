@@ -1,6 +1,9 @@
 //! Tests of the comparison of events with the expected ones.
 
+use chrono::TimeDelta;
+
 use super::*;
+use crate::wire::Status;
 
 pub(in crate::audit) const HASH: B256 = B256::repeat_byte(7);
 const DUE_AT: DateTime<Utc> = DateTime::UNIX_EPOCH;
@@ -28,7 +31,7 @@ pub(in crate::audit) fn record(behaviour: Behaviour) -> Record {
 pub(in crate::audit) fn event(record: &Record, place: usize) -> WebhookEvent {
     let intent = &record.intent;
     let wanted = expect::events(intent.behaviour)[place];
-    let received = Amount(expect::received_units(intent, place));
+    let received = Amount(expect::received_units(intent, wanted.status));
     let paid = matches!(wanted.status, Status::Confirmed | Status::Settled);
     let failed = wanted.status == Status::Failed;
     let treasury = received.units() * i64::from(record.fee_bps) / 10_000;
@@ -48,7 +51,7 @@ pub(in crate::audit) fn event(record: &Record, place: usize) -> WebhookEvent {
         psp_amount: paid.then(|| Amount(received.units() - treasury).to_string()),
         treasury_fee: paid.then(|| Amount(treasury).to_string()),
         failure_reason: failed.then(|| "expired".to_owned()),
-        labels: expect::labels(intent.behaviour, place).iter().map(ToString::to_string).collect(),
+        labels: expect::labels(intent.behaviour, wanted.status).iter().map(ToString::to_string).collect(),
     }
 }
 

@@ -1,14 +1,18 @@
 //! Webhooks: assigns each to its payment, compares it, and measures its latency.
 
-use crate::wire::EventName;
+use std::time::Duration;
+
 use alloy::primitives::B256;
+use axum::http::StatusCode;
 use tokio::time::Instant;
 
 use super::{Inner, RunState};
 use crate::audit::behaviour::Behaviour;
+use crate::audit::reception::Reply;
 use crate::audit::record::{Novelty, Record};
 use crate::audit::stages::Stage;
 use crate::receiver::{WebhookEvent, WebhookRequest};
+use crate::wire::EventName;
 
 /// Largest number of recorded forged webhooks, and of webhooks of other payments.
 const UNWANTED_MAX: usize = 20;
@@ -29,10 +33,27 @@ impl RunState {
         }
     }
 
+    /// Decides the answer to a webhook, and records it unless the receiver refuses it. Returns the status and the delay
+    /// of the answer.
+    pub fn answer(&self, request: &WebhookRequest) -> (StatusCode, Duration) {
+        if request.verified.is_err() {
+            self.receive(request);
+            return (StatusCode::BAD_REQUEST, Duration::ZERO);
+        }
+        let Reply { after, is_refusal } = self.reception.reply(&request.webhook_id);
+        if is_refusal {
+            self.tally.count(|counted| &mut counted.denied);
+            return (StatusCode::INTERNAL_SERVER_ERROR, after);
+        }
+        self.receive(request);
+        (StatusCode::OK, after)
+    }
+
     fn receive_event(&self, request: &WebhookRequest, event: &WebhookEvent) {
         let WebhookRequest { at, at_wall, webhook_id, .. } = request;
         self.tally.count(|counted| &mut counted.webhooks);
         let mut inner = self.inner.lock();
+        inner.last_webhook = Some(*at);
         let (age, is_closed) = (inner.clock.age(&event.timestamp, *at_wall), inner.is_closed);
         let number = self.number_of(&inner, event);
         let collection = event.tx_hash.as_deref().and_then(|hash| hash.parse().ok());
@@ -53,8 +74,7 @@ impl RunState {
             }
             return;
         };
-        let place = (event.sequence as usize).saturating_sub(1);
-        if record.events[..place].iter().any(Option::is_none) {
+        if record.lacks_before(event.sequence) {
             self.tally.count(|counted| &mut counted.out_of_order);
         }
         let Some(age) = age else {
@@ -64,6 +84,13 @@ impl RunState {
         let is_authorized = record.intent.behaviour == Behaviour::Authorized;
         // The stage that this event reaches, and the time of the stage before.
         let reached = match name {
+            EventName::PaymentReorged => {
+                self.tally.count(|counted| &mut counted.reorged);
+                None
+            }
+            // Announced again after a reorganisation: the latencies are those of the first time.
+            EventName::PaymentConfirmed if record.confirmed.is_some() => None,
+            EventName::PaymentSettled if record.settled.is_some() => None,
             EventName::PaymentConfirmed => {
                 self.tally.count(|counted| &mut counted.confirmed);
                 record.confirmed = Some(happened);
@@ -85,7 +112,7 @@ impl RunState {
             }
             _ => None,
         };
-        let complete = !was_complete && record.is_complete();
+        let complete = !was_complete && record.completed.is_none() && record.is_complete();
         if complete {
             self.tally.count(|counted| &mut counted.complete);
             record.completed = Some(*at);
