@@ -327,7 +327,7 @@ fn a_late_payment_is_no_defect_and_a_wrong_one_beside_it_is() {
         let stages = Stages::default();
         stages.record(Stage::Complete, Duration::from_secs(3), Duration::from_secs(3));
         for _ in 0..timed_out {
-            stages.record_timed_out(Stage::Complete, Duration::from_secs(60), None);
+            stages.record_timed_out(Stage::Complete, Duration::from_mins(1), None);
         }
         let findings = findings.iter().copied().cloned().collect();
         LoadReport { stages: stages.figures(), findings, ..report() }.has_defect()

@@ -84,7 +84,7 @@ mod tests {
         let explain = |failed: &InitiateFailed| disturbances.explain(failed, Instant::now());
         assert!(!explain(&broken));
         let down = disturbances.begin(Disturbance::Down);
-        tokio::time::advance(Duration::from_secs(60)).await;
+        tokio::time::advance(Duration::from_mins(1)).await;
         assert!(explain(&broken) && explain(&refused("chain_unavailable")));
         assert!(!explain(&refused("overloaded")) && !explain(&InitiateFailed::Unreadable));
         disturbances.end(down);
