@@ -62,21 +62,21 @@ async fn rates_change_over_time_and_runs_are_compared() {
     let temp = tempfile::tempdir().unwrap();
     let (old, page) = (temp.path().join("old.json"), temp.path().join("report.html"));
     std::fs::write(&old, &stages.stdout).unwrap();
-    let args = "--rate 40/s --duration 1s --mix exact=100 --block-time-ms 100 --json";
+    let args = "--rate 40/s --duration 2s --mix exact=100 --block-time-ms 100 --json";
     let files = format!("--compare {} --report {}", old.display(), page.display());
     let report = report(&run(&format!("{args} {files}")).await, 0);
-    assert_has(&report["asked"], json!({ "payments": 40, "rate": 40.0, "stages": "40/1s" }));
+    assert_has(&report["asked"], json!({ "payments": 80, "rate": 40.0, "stages": "40/2s" }));
     let comparison = &report["comparison"];
     assert_eq!(comparison["with"], before["run"]);
     let differs = json!([
         "rate: 120.0 before, 40.0 now",
-        "payments: 140 before, 40 now",
-        "stages: \"0-60/2s,20/1s,120/500ms\" before, \"40/1s\" now"
+        "payments: 140 before, 80 now",
+        "stages: \"0-60/2s,20/1s,120/500ms\" before, \"40/2s\" now"
     ]);
     assert_eq!(comparison["differs"], differs, "same machine and version: {comparison:#}");
     let figures = comparison["figures"].as_array().unwrap();
     assert_eq!(figures.len(), 9, "{figures:#?}");
-    // One second is too short for a noise.
+    // Two seconds are too short for a noise.
     assert!(
         figures.iter().all(|one| one["change"] == "unknown" && one["ratio"].as_f64().unwrap() > 0.0),
         "{figures:#?}"
