@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use super::stages::Latencies;
 
-/// Counts for each decade, and number of decades from [`LEAST`].
+/// Counts for each decade, and number of decades from 1 ms.
 const OF_A_DECADE: usize = 4;
 const DECADES: usize = 5;
 /// Upper bound of the first count.
 const LEAST: Duration = Duration::from_millis(1);
-/// Number of counts: the first one is below [`LEAST`], the last one above all decades.
+/// Number of counts: the first one is below 1 ms, the last one above all decades.
 pub const COUNTS: usize = OF_A_DECADE * DECADES + 2;
 
 /// Counts of latencies, in ascending order of the latency.
