@@ -25,7 +25,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::errors::Errors;
-use super::settler::{PublishedSettler, SettlerHandle};
+use super::settler_handle::{PublishedSettler, SettlerHandle};
 use super::sweep::{SWEEP_INTERVAL, Sweep};
 use super::watchlist::ChainView;
 use super::{ChainContext, Watchlist};

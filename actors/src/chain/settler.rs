@@ -4,15 +4,12 @@
 //! again. The state in memory is not needed to continue. `submit` sends batches, `resolve` tracks them, and `nonces`
 //! handles nonce conflicts and gaps. Deliberately absent: the effect of an outcome on a payment.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use derive_more::Deref;
-use parking_lot::RwLock;
-use payferry_domain::{Address, OperationId, Timestamp};
-use payferry_entities::{OperationStatus, operations};
+use payferry_domain::Address;
 use payferry_evm::client::ClientError;
 use payferry_evm::pace::{BlockingError, Pass, PollRequests, Severity, gather};
 use payferry_evm::wallet::OperatorSigner;
@@ -21,164 +18,21 @@ use payferry_journal::chain::queue::{self, OpenWork};
 use payferry_nodes::Lease;
 use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Mailbox};
 use ractor::RpcReplyPort;
-use serde::{Deserialize, Serialize};
-use tokio::sync::Notify;
+use serde::Serialize;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::checkpoint::Checkpoint;
-use super::collect::{RefusedAuthorization, is_authorization};
+use super::collect::RefusedAuthorization;
 use super::errors::{Errors, SettleError};
 use super::failures::Undecided;
 use super::outcomes::SentOutcomes;
+use super::settler_handle::SettlerHandle;
 use super::simulate::Deferred;
 use super::{ChainContext, metrics};
 
 /// Interval of reads of the gas balance: an account lasts for days, and each read is a request to an endpoint.
 const GAS_BALANCE_INTERVAL: Duration = Duration::from_mins(1);
-
-/// Handle to a chain's settler that stays valid across restarts. Clones are equivalent.
-#[derive(Clone, Debug, Default)]
-pub struct SettlerHandle {
-    inner: Arc<HandleInner>,
-}
-
-#[derive(Debug, Default)]
-struct HandleInner {
-    nudged: Notify,
-    settle_paused: AtomicBool,
-    send_paused: AtomicBool,
-    /// True if outcomes are to be sent again.
-    repeats_outcomes: AtomicBool,
-    submitted: AtomicU64,
-    blocked_reason: RwLock<Option<(Timestamp, String)>>,
-    gas_balance_wei: RwLock<Option<u128>>,
-    /// Authorizations in a transaction: true if it is mined.
-    authorizations: RwLock<HashMap<String, bool>>,
-}
-
-impl SettlerHandle {
-    /// Announces queued operations, which are then sent within the batch window. Without a nudge, the next poll finds
-    /// them.
-    pub fn nudge(&self) {
-        self.inner.nudged.notify_one();
-    }
-
-    /// Pauses or resumes new transactions of a role. Transactions already sent are still tracked.
-    pub fn set_paused(&self, role: Role, paused: bool) {
-        self.flag(role).store(paused, Ordering::Release);
-        self.nudge();
-    }
-
-    /// True if new transactions of the role are paused.
-    pub fn is_paused(&self, role: Role) -> bool {
-        self.flag(role).load(Ordering::Acquire)
-    }
-
-    /// Number of transactions signed by all incarnations of the settler.
-    pub fn submitted_total(&self) -> u64 {
-        self.inner.submitted.load(Ordering::Relaxed)
-    }
-
-    /// Reason why settling is blocked, if it is, from the last pass of any incarnation.
-    pub fn blocked_reason(&self) -> Option<String> {
-        self.inner.blocked_reason.read().as_ref().map(|(_, why)| why.clone())
-    }
-
-    /// Wall-clock time since when settling is blocked, even if the reason has changed since.
-    pub fn blocked_since(&self) -> Option<Timestamp> {
-        self.inner.blocked_reason.read().as_ref().map(|(since, _)| *since)
-    }
-
-    /// Native coin balance of the signing account in wei; of two accounts, the lower balance. The last value read;
-    /// `None` before the first read.
-    pub fn gas_balance_wei(&self) -> Option<u128> {
-        *self.inner.gas_balance_wei.read()
-    }
-
-    fn set_blocked_reason(&self, blocked_reason: Option<&str>, now: Timestamp) {
-        let mut shown = self.inner.blocked_reason.write();
-        let since = shown.as_ref().map_or(now, |(since, _)| *since);
-        *shown = blocked_reason.map(|why| (since, why.to_owned()));
-    }
-
-    /// State of the settler that other nodes show.
-    pub(super) fn published(&self) -> PublishedSettler {
-        PublishedSettler {
-            blocked_reason: self.inner.blocked_reason.read().clone(),
-            gas_balance_wei: self.gas_balance_wei(),
-            authorizations: self.inner.authorizations.read().iter().map(|(id, mined)| (id.clone(), *mined)).collect(),
-        }
-    }
-
-    /// Shows what the settler on another node has published.
-    pub(super) fn show(&self, published: PublishedSettler) {
-        let PublishedSettler { blocked_reason, gas_balance_wei, authorizations } = published;
-        *self.inner.blocked_reason.write() = blocked_reason;
-        *self.inner.gas_balance_wei.write() = gas_balance_wei;
-        *self.inner.authorizations.write() = authorizations.into_iter().collect();
-    }
-
-    /// How far the settler is with a queued authorization: `queued`, `submitted`, or `collected` in a block that is not
-    /// final.
-    pub fn authorization_progress(&self, operation: OperationId) -> &'static str {
-        match self.inner.authorizations.read().get(&operation.to_string()) {
-            None => OperationStatus::Queued.as_str(),
-            Some(false) => OperationStatus::Submitted.as_str(),
-            Some(true) => "collected",
-        }
-    }
-
-    /// Notes the new state of operations.
-    pub(super) fn note_progress<'a>(&self, rows: impl IntoIterator<Item = (&'a operations::Model, OperationStatus)>) {
-        let mut authorizations = self.inner.authorizations.write();
-        for (row, status) in rows.into_iter().filter(|(row, _)| is_authorization(row)) {
-            match status {
-                OperationStatus::Submitted => drop(authorizations.insert(row.id.clone(), false)),
-                OperationStatus::Mined => drop(authorizations.insert(row.id.clone(), true)),
-                _ => drop(authorizations.remove(&row.id)),
-            }
-        }
-    }
-
-    /// Forgets authorizations that are not in a transaction any more.
-    pub(super) fn keep_progress(&self, in_tx: &HashSet<&str>) {
-        self.inner.authorizations.write().retain(|id, _| in_tx.contains(id.as_str()));
-    }
-
-    pub(super) fn count_submitted(&self) {
-        self.inner.submitted.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Has outcomes sent again at the next poll, except those that were applied.
-    pub(crate) fn repeat_outcomes(&self) {
-        self.inner.repeats_outcomes.store(true, Ordering::Release);
-    }
-
-    pub(super) fn take_repeat_request(&self) -> bool {
-        self.inner.repeats_outcomes.swap(false, Ordering::AcqRel)
-    }
-
-    fn flag(&self, role: Role) -> &AtomicBool {
-        match role {
-            Role::Settle | Role::Collect => &self.inner.settle_paused,
-            Role::Send => &self.inner.send_paused,
-        }
-    }
-}
-
-/// State of a settler that other nodes show.
-#[serde_with::serde_as]
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct PublishedSettler {
-    /// Why and since when settling is blocked, if it is.
-    blocked_reason: Option<(Timestamp, String)>,
-    // JSON has no 128-bit numbers.
-    #[serde_as(as = "Option<serde_with::DisplayFromStr>")]
-    gas_balance_wei: Option<u128>,
-    /// Authorizations in a transaction: true if it is mined.
-    authorizations: BTreeMap<String, bool>,
-}
 
 /// Actor of one chain: signs, sends and tracks transactions.
 #[derive(Clone, Debug, Default)]
@@ -297,6 +151,7 @@ pub struct SettlerState {
     pub(super) done_page: queue::QueuePage<queue::OperationPosition>,
     /// Next page of failed operations.
     pub(super) failed_page: queue::QueuePage<queue::OperationPosition>,
+    /// Next page of operations whose outcome was undone.
     pub(super) undone_page: queue::QueuePage<queue::OperationPosition>,
     /// When undone outcomes were last looked for.
     pub(super) undone_at: Option<Instant>,
@@ -403,7 +258,7 @@ async fn tick(settler: Mailbox<SettlerMessage>, args: SettlerArgs, polls: PollRe
     loop {
         let poll_settler = || polls.ask(&settler, SettlerMessage::Poll);
         let sent = tokio::select! {
-            () = args.handle.inner.nudged.notified() => settler.cast(SettlerMessage::Nudge).is_ok(),
+            () = args.handle.nudged() => settler.cast(SettlerMessage::Nudge).is_ok(),
             Ok(()) = moved.changed() => poll_settler(),
             () = tokio::time::sleep(interval) => poll_settler(),
         };
@@ -420,7 +275,7 @@ async fn read_gas_balance(args: SettlerArgs) {
     loop {
         match lowest_balance(&args).await {
             Ok(wei) => {
-                *args.handle.inner.gas_balance_wei.write() = Some(wei);
+                args.handle.set_gas_balance(wei);
                 metrics::gas_balance(chain, wei);
             }
             // The watcher reports failing endpoints.
