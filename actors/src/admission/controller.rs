@@ -26,8 +26,9 @@ const FIRST_DECREASE: f64 = 0.5;
 const DECREASE: f64 = 0.85;
 /// Increase of the rate per second in which it refused payments.
 const INCREASE: f64 = 0.02;
-/// The same below [`KNOWN_SHARE`] of the rate at which the service was last overloaded.
+/// The same while the rate is below [`KNOWN_SHARE`] of that at which the service was last overloaded.
 const INCREASE_FAST: f64 = 0.1;
+/// Share of the rate of the last overload up to which the service is known to manage.
 const KNOWN_SHARE: f64 = 0.9;
 /// Lowest rate, in payments per second. It increases from here.
 const RATE_MIN: f64 = 10.0;
@@ -50,8 +51,9 @@ pub(super) struct Controller {
     above: u32,
     /// Samples in a row without a refusal.
     calm: u32,
-    /// Payments admitted and refused since the last sample.
+    /// Payments admitted since the last sample.
     admitted: u32,
+    /// Payments refused since the last sample.
     refused: u32,
     /// Mean rate of admission over about half a second before the last delay, in payments per second.
     recent: f64,

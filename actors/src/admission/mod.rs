@@ -56,7 +56,7 @@ pub struct AdmissionView {
     pub limit_per_second: Option<f64>,
     /// New payments refused since the start of the service.
     pub refused: u64,
-    /// Delay above which new payments are refused if it lasts for half a second, in milliseconds.
+    /// Delay above which new payments are limited if it lasts for half a second, in milliseconds.
     pub delay_target_ms: u64,
     /// Delay of each measured queue during the last tenth of a second, in milliseconds.
     pub delays: Vec<QueueDelay>,
@@ -137,8 +137,8 @@ impl Admission {
 }
 
 impl Totals {
-    /// The totals now, with the mean delay of the messages taken since these. If none was taken although some wait, the delay
-    /// is longer by a sample.
+    /// Returns the totals now, with the mean delay of the messages that were taken since. If none was taken although some wait,
+    /// the delay grows by a sample.
     fn next(self, registry: &ActorRegistry, kind: ActorKind) -> Self {
         let kind = registry.kind(kind);
         let (messages, wait_us) = kind.waits();
