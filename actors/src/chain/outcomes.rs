@@ -271,6 +271,7 @@ impl SettlerState {
         Ok(())
     }
 
+    /// Sends undone outcomes again, so that a crash loses none.
     async fn notify_undone_again(&mut self) -> Result<(), SettleError> {
         if self.undone_at.is_some_and(|at| at.elapsed() < NOTIFY_AGAIN_AFTER) {
             return Ok(());

@@ -70,8 +70,7 @@ struct Lane {
     view: RwLock<Option<ChainView>>,
     /// Reason why the chain cannot be read, if any; known even before the first read.
     degraded_reason: RwLock<Option<String>>,
-    /// Domains of the tokens that support transfers by signature.
-    /// `None` until the tokens were read.
+    /// Domains of the tokens that support transfers by signature; `None` until the tokens were read.
     eip3009: RwLock<Option<Vec<Eip3009Domain>>>,
     /// Largest amount of one outbound transfer, per token address.
     send_max: RwLock<HashMap<Address, Amount>>,

@@ -1,8 +1,8 @@
 //! One delivery, from its turn to its recorded outcome: read the row, sign, post, read the kept part of the answer, record.
 //!
-//! The row is read at most a moment before its turn begins, so changes made while it waited count. Rows of simultaneous turns are read
-//! together. A delivery that was sent but not recorded (a crash in between) is still open and is sent again under the
-//! same id.
+//! The row is read at most a second before its turn begins, so changes made while it waited count. Rows of simultaneous
+//! turns are read together. A delivery that was sent but not recorded (a crash in between) is still open and is sent
+//! again under the same id.
 //!
 //! Signatures follow the Standard Webhooks scheme (<https://www.standardwebhooks.com>): HMAC-SHA256 over
 //! `{id}.{timestamp}.{body}`; secrets are encoded as `whsec_` and base64.
