@@ -1,12 +1,10 @@
 //! Sandbox of the load tester's own, in a child process that can be killed and started again.
 
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
 use parking_lot::Mutex;
+use tempfile::TempDir;
 
 use payferry_testkit::audit::findings::Finding;
 use payferry_testkit::client::Client;
@@ -27,7 +25,7 @@ pub struct OwnSandbox {
     process: Mutex<Process>,
     /// Defects that a process reported before it was killed.
     found: Mutex<Vec<Finding>>,
-    _folder: Option<DataFolder>,
+    _folder: Option<TempDir>,
 }
 
 #[derive(Debug)]
@@ -41,8 +39,10 @@ enum Process {
 impl OwnSandbox {
     /// Starts it. With `is_killed`, its data is in a folder that outlives its process.
     pub async fn start(mut options: ChildSandboxOptions, is_killed: bool) -> anyhow::Result<Self> {
-        let folder = is_killed.then(DataFolder::make).transpose()?;
-        options.folder = folder.as_ref().map(|folder| folder.0.clone());
+        // Its owner only can read it.
+        let folder = is_killed.then(|| tempfile::Builder::new().prefix("payferry-load-").tempdir()).transpose();
+        let folder = folder.context("the data folder cannot be created")?;
+        options.folder = folder.as_ref().map(|folder| folder.path().to_owned());
         let service = Service::sandbox(&options).await?;
         let ready = service.ready().clone();
         options.at = Some([ready.api_url.clone(), ready.operator_url.clone()]);
@@ -110,26 +110,5 @@ impl OwnSandbox {
         let Process::Runs(service) = process else { return (Vec::new(), Ok(())) };
         let log = service.log();
         (log, service.stop().await)
-    }
-}
-
-/// Folder below the temporary folder, readable by its owner only. Dropping it removes it.
-#[derive(Debug)]
-struct DataFolder(PathBuf);
-
-impl DataFolder {
-    fn make() -> anyhow::Result<Self> {
-        let name = format!("payferry-load-{}-{:016x}", std::process::id(), rand::random::<u64>());
-        let path = std::env::temp_dir().join(name);
-        let made = DirBuilder::new().mode(0o700).create(&path);
-        made.with_context(|| format!("the data folder {} cannot be created", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for DataFolder {
-    fn drop(&mut self) {
-        // Files left after a failure are in the system's temporary folder, which the system cleans.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
