@@ -20,8 +20,6 @@ use crate::process::Running;
 const WITHOUT_KILL: &str = "--fault 'reorg base 3@2s; rpc-errors 0.2@500ms-1s; receiver-fail 0.3@500ms-2s; \
     receiver-slow 100ms@1s-2s'";
 const MIX: &str = "exact=60,under=20,over=10,authorized=10";
-/// Without authorizations: a service that has just started refuses them, which is a finding.
-const KILL_MIX: &str = "exact=70,under=20,over=10";
 
 /// Runs the command with a service that soon delivers a refused webhook again.
 async fn run_faults(args: &str) -> Output {
@@ -36,7 +34,7 @@ async fn nothing_is_lost_while_every_fault_is_injected() {
     let page = temp.path().join("page.html");
     // The kill is the last one: a slow machine takes long to start the sandbox again.
     let faults = "receiver-fail 0.5@1s-9s; receiver-slow 100ms@2s-9s; rpc-errors 0.1@3s-5s; reorg base 40@7s; kill@10s";
-    let args = format!("--rate 15/s --duration 14s --mix {KILL_MIX} --block-time-ms 200 --json --fault '{faults}'");
+    let args = format!("--rate 15/s --duration 14s --mix {MIX} --block-time-ms 200 --json --fault '{faults}'");
     let output = run_faults(&format!("{args} --report {}", page.display())).await;
     let report = report(&output, 0);
     assert_has(&report, json!({ "passed": true, "findings": [], "audited": true }));
@@ -121,7 +119,7 @@ async fn found_beside_kills(defect: &str) -> Value {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("own.db");
     // Enough payments are made before the first kill for the defect.
-    let args = format!("--rate 20/s --payments 400 --mix {KILL_MIX} --settle-timeout 60 --block-time-ms 100 --json");
+    let args = format!("--rate 20/s --payments 400 --mix {MIX} --settle-timeout 60 --block-time-ms 100 --json");
     let args = format!("{args} --fault 'kill@12s; kill@16s' --database-url {}", file.display());
     let (output, database) = tokio::join!(run_faults(&args), plant_at_start(&file, defect));
     let report = report(&output, 1);
