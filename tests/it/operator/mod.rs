@@ -16,6 +16,7 @@ mod health;
 mod ledger;
 mod openapi;
 mod outage;
+mod overload;
 mod pages;
 mod pauses;
 mod sendings;
