@@ -32,15 +32,15 @@ async fn overloaded_service_refuses_new_payments_and_answers_repetitions() {
     let overloaded = async {
         until("new payments are limited", async || limit(&service).await.is_number().then_some(())).await;
         let since = Instant::now();
-        let mut posts: FuturesUnordered<_> =
-            (0..PAYMENTS).map(|number| service.app.post_keyed(&format!("new-{number}"), path, &body)).collect();
+        let keys: Vec<String> = (0..PAYMENTS).map(|number| format!("new-{number}")).collect();
+        let mut posts: FuturesUnordered<_> = keys.iter().map(|key| service.app.post_keyed(key, path, &body)).collect();
         // Those that are admitted wait for the commit.
         let refused = posts.next().await.unwrap();
         assert!(since.elapsed() < REFUSED_WITHIN, "{:?}", since.elapsed());
         refused.assert_problem(503, "overloaded");
         assert!(refused.header("retry-after").is_some_and(|secs| secs.parse::<u64>().unwrap() > 0));
         service.app.post_keyed("accepted", path, &body).await.assert_replays(&first);
-        let page = service.get("/ops/view").await;
+        let page = service.get("/ops").await;
         assert!(page.text().contains("refused as overloaded"), "{}", page.text());
         assert!(service.get("/ops/overview").await["admission"]["refused"].as_u64().unwrap() > 0);
         held.release().await;

@@ -54,19 +54,31 @@ async fn failover_of_the_database_moves_no_lease_and_loses_nothing() {
     let fixture = Fixture::on_pair(&pair, pair.urls(DATABASE)).await;
     let work = AtWork::start(&fixture).await;
     let before = all_leases(&work.operators[0]).await;
+    let refunded = fixture.underpaid(&work.psp, "refunded").await;
+    let refunded_to = REFUNDED_TO.parse().unwrap();
+    let balance_before = fixture.outside.chains[0].balance(Token::Usdc, refunded_to).await;
     let mut promoted = None;
     let fault = async {
+        let (path, refund) = (format!("/payments/{refunded}/refunds"), json!({ "address": REFUNDED_TO }));
         pair.control(&["kill", "p1"]).await;
-        pair.control(&["promote", "p2"]).await;
-        promoted = Some(Instant::now());
+        let asked = work.psps[0].post_until_accepted(&path, &refund, "refund", PATIENCE);
+        let promoting = async {
+            pair.control(&["promote", "p2"]).await;
+            promoted = Some(Instant::now());
+        };
+        let (asked, ()) = tokio::join!(asked, promoting);
+        println!("the refund was requested {} times", asked.unwrap().1 + 1);
         work.settle("after").await;
+        until_refunded(&work.psp, &refunded).await;
     };
     let made = under_load(&work.psps, fault).await;
     let outage = first_answer_after(&made, promoted.unwrap());
     println!("first answer {outage:?} after the promotion; {} payments acknowledged", made.len());
     // In the short form, other tests use the same processors.
     assert!(outage < Duration::from_secs(short_or_long(10, 3)), "{outage:?}");
-    assert_eq!(pair.number(1, DATABASE, PAYMENTS).await, i64::try_from(made.len()).unwrap() + 1);
+    assert_eq!(pair.number(1, DATABASE, PAYMENTS).await, i64::try_from(made.len()).unwrap() + 2);
+    let balance = fixture.outside.chains[0].balance(Token::Usdc, refunded_to).await;
+    assert_eq!(balance - balance_before, 4_000_000, "the refund is sent once");
     assert_eq!(all_leases(&work.operators[0]).await, before, "no lease moves");
     work.nodes.stop();
 }

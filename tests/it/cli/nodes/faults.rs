@@ -6,7 +6,7 @@ use payferry_harness::clock::Clock;
 use payferry_harness::kill::kill_log::{HOLD_AFTER, HOLD_UNTIL, STEPS};
 use payferry_harness::proxy::{Line, Proxy};
 use payferry_harness::short_or_long;
-use sea_orm::{ConnectionTrait, TransactionTrait};
+use sea_orm::{ConnectionTrait, DatabaseConnection, TransactionTrait};
 
 use super::*;
 
@@ -172,14 +172,60 @@ async fn wrong_clock_of_a_node_is_named_moves_no_lease_and_expires_nothing() {
     nodes.stop();
 }
 
+/// Writes of a chain's rows, which a trigger records in the transaction of the write: the node, and the chain's owner and epoch.
+struct ChainWrites(DatabaseConnection);
+
+impl ChainWrites {
+    /// Records from now on.
+    async fn record(database: &TestDatabase) -> Self {
+        let connection = database.connect().await;
+        let recorded =
+            "CREATE TABLE chain_writes (number BIGSERIAL PRIMARY KEY, writer TEXT, owner TEXT, epoch BIGINT);
+             CREATE FUNCTION record_chain_write() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+               INSERT INTO chain_writes (writer, owner, epoch)
+               SELECT split_part(current_setting('application_name'), ' ', 1), nodes.name, leases.epoch
+               FROM leases JOIN nodes ON nodes.id = leases.owner WHERE leases.name = 'chain:base';
+               RETURN NULL; END $$;
+             CREATE TRIGGER recorded AFTER INSERT OR UPDATE ON chain_cursors EXECUTE FUNCTION record_chain_write();
+             CREATE TRIGGER recorded AFTER INSERT OR UPDATE ON chain_txs EXECUTE FUNCTION record_chain_write()";
+        connection.execute_unprepared(recorded).await.unwrap();
+        Self(connection)
+    }
+
+    /// Variable that names a node in the sessions of the database.
+    fn named(database: &TestDatabase, name: &str) -> (&'static str, String) {
+        let url = database.url();
+        let joined = if url.contains('?') { '&' } else { '?' };
+        ("PAYFERRY_DATABASE__URL", format!("{url}{joined}application_name={name}"))
+    }
+
+    /// Checks that both nodes wrote, each only while it owned the chain, and none with an older epoch after a newer one.
+    async fn check(&self) {
+        let count = async |sql: &str| number(&self.0, &format!("SELECT count(*) FROM {sql}")).await;
+        for owner in ["n1", "n2"] {
+            assert!(count(&format!("chain_writes WHERE owner = '{owner}'")).await > 0, "{owner} wrote");
+        }
+        let foreign = "chain_writes WHERE (writer = 'n1') <> (owner = 'n1')";
+        assert_eq!(count(foreign).await, 0, "writes of a node that was not the owner");
+        let older =
+            "(SELECT epoch, lag(epoch) OVER (ORDER BY number) AS before FROM chain_writes) writes WHERE epoch < before";
+        assert_eq!(count(older).await, 0, "an older epoch after a newer one");
+    }
+}
+
 /// The owner of the chain freezes between two steps of a settlement, and thaws when another node has settled the payment.
 #[tokio::test(flavor = "multi_thread")]
 async fn settlement_of_a_node_that_freezes_between_two_steps_is_finished_once() {
     let fixture = Fixture::new().await;
+    let writes = ChainWrites::record(&fixture.outside.database).await;
     let steps = short_or_long(&["stored"][..], &STEPS[..]);
     for (done, step) in steps.iter().enumerate() {
         let until = fixture.outside.folder.path().join(format!("continue-after-{step}"));
-        let env = vec![(HOLD_AFTER, (*step).to_owned()), (HOLD_UNTIL, until.to_str().unwrap().to_owned())];
+        let env = vec![
+            (HOLD_AFTER, (*step).to_owned()),
+            (HOLD_UNTIL, until.to_str().unwrap().to_owned()),
+            ChainWrites::named(&fixture.outside.database, "n1"),
+        ];
         let mut nodes = Nodes::start_with(&fixture.binary, &fixture.outside.folder, 2, env).await;
         let urls = [0, 1].map(|number| nodes.node(number).api_url().to_owned());
         let [first, second] = [fixture.psp(&urls[0]).await, fixture.psp(&urls[1]).await];
@@ -209,6 +255,7 @@ async fn settlement_of_a_node_that_freezes_between_two_steps_is_finished_once() 
         assert_eq!(vault + treasury, paid, "{step}: a payment is settled once");
         nodes.node(1).process.stop();
     }
+    writes.check().await;
 }
 
 /// The chain gets another owner while the settler of the first one is between two steps. Then the settler continues.
@@ -216,7 +263,12 @@ async fn settlement_of_a_node_that_freezes_between_two_steps_is_finished_once() 
 async fn write_of_an_owner_that_was_replaced_is_refused() {
     let fixture = Fixture::new().await;
     let until = fixture.outside.folder.path().join("continue");
-    let env = vec![(HOLD_AFTER, "batched".to_owned()), (HOLD_UNTIL, until.to_str().unwrap().to_owned())];
+    let env = vec![
+        (HOLD_AFTER, "batched".to_owned()),
+        (HOLD_UNTIL, until.to_str().unwrap().to_owned()),
+        ChainWrites::named(&fixture.outside.database, "n1"),
+    ];
+    let writes = ChainWrites::record(&fixture.outside.database).await;
     let mut nodes = Nodes::start_with(&fixture.binary, &fixture.outside.folder, 2, env).await;
     let psp = fixture.psp(nodes.node(0).api_url()).await;
     let operator = fixture.operator(nodes.node(0).operator_url());
@@ -248,5 +300,6 @@ async fn write_of_an_owner_that_was_replaced_is_refused() {
     psp.until_status(after["payment_id"].as_str().unwrap(), "settled").await;
     let (vault, treasury) = fixture.outside.chains[0].holdings(&fixture.psp_id, Token::Usdc).await;
     assert_eq!(vault + treasury, 20_000_000, "each payment is settled once");
+    writes.check().await;
     nodes.stop();
 }

@@ -29,6 +29,8 @@ use super::two_services::settle;
 
 /// Variable that names another binary to measure, such as one of a release build.
 const MEASURED: &str = "PAYFERRY_MEASURED_BINARY";
+/// Address for refunds, which has no tokens.
+const REFUNDED_TO: &str = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8";
 /// Longest time from a failure of a node to the first step of its successor: 1.5 times the TTL of 6 s, and the first read.
 const TAKEOVER_MAX: Duration = Duration::from_secs(9 + 3);
 
@@ -91,6 +93,17 @@ impl Fixture {
         payers.transfer(Payer::Clean, Token::Usdc, wallet, 10_000_000).await;
     }
 
+    /// Initiates a payment, and pays 4 of its 10 USDC. Returns its id when it is mismatched.
+    async fn underpaid(&self, psp: &Psp, key: &str) -> String {
+        let payment = initiate(psp, key).await;
+        let wallet = payment["intermediary_wallet"].as_str().unwrap().parse().unwrap();
+        let payers = Payers::new(&self.outside.chains[0], &self.outside.accounts);
+        payers.transfer(Payer::Clean, Token::Usdc, wallet, 4_000_000).await;
+        let id = payment["payment_id"].as_str().unwrap();
+        psp.until_status(id, "mismatched").await;
+        id.to_owned()
+    }
+
     async fn settle(&self, psp: &Psp, key: &str) {
         settle(&self.outside, psp, key).await;
     }
@@ -99,6 +112,13 @@ impl Fixture {
 async fn initiate(psp: &Psp, key: &str) -> Value {
     let body = psp.initiation("10", Token::Usdc, "base");
     psp.post_until_accepted("/payments/initiate", &body, key, PATIENCE).await.unwrap().0
+}
+
+/// Waits until the only refund of a payment is sent.
+async fn until_refunded(psp: &Psp, id: &str) {
+    let is_sent =
+        |payment: &Value| payment["refunds"].as_array().is_some_and(|all| all.len() == 1 && all[0]["status"] == "sent");
+    psp.until(id, "refunded", is_sent).await;
 }
 
 async fn all_leases(operator: &Psp) -> BTreeMap<String, (Option<String>, i64)> {

@@ -188,20 +188,10 @@ async fn refund_requested_at_another_node_is_sent_without_nudges() {
     let mut nodes = fixture.nodes(2).await;
     let urls = [0, 1].map(|number| nodes.node(number).api_url().to_owned());
     let [first, second] = [fixture.psp(&urls[0]).await, fixture.psp(&urls[1]).await];
-    let payment = initiate(&first, "short").await;
-    let wallet = payment["intermediary_wallet"].as_str().unwrap().parse().unwrap();
-    let payers = Payers::new(&fixture.outside.chains[0], &fixture.outside.accounts);
-    payers.transfer(Payer::Clean, Token::Usdc, wallet, 4_000_000).await;
-    let id = payment["payment_id"].as_str().unwrap();
-    first.until_status(id, "mismatched").await;
-    let refund = json!({ "address": "0x70997970C51812dc3A010C7d01b50e0d17dc79C8" });
-    second.ok(Method::POST, &format!("/payments/{id}/refunds"), refund).await;
+    let id = fixture.underpaid(&first, "short").await;
+    second.ok(Method::POST, &format!("/payments/{id}/refunds"), json!({ "address": REFUNDED_TO })).await;
     let requested_at = Instant::now();
-    let sent = async || {
-        let payment = second.read(id).await;
-        if payment["refunds"][0]["status"] == "sent" { Ok(()) } else { Err(payment.to_string()) }
-    };
-    eventually("the refund is sent", sent).await;
+    until_refunded(&second, &id).await;
     println!("sent {:?} after the request", requested_at.elapsed());
     nodes.stop();
 }
