@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use payferry_testkit::progress::Progress;
 use rand::rngs::StdRng;
@@ -73,6 +73,8 @@ pub struct Nodes<'a> {
     /// Further variables of the first node.
     first_env: Vec<(&'static str, String)>,
     running: Vec<Served>,
+    /// When a node was killed or frozen.
+    interrupted_at: Vec<Instant>,
     public: Balancer,
     operator: Balancer,
 }
@@ -97,7 +99,8 @@ impl<'a> Nodes<'a> {
         };
         let (public, operator) =
             (Balancer::start(port("listen")).await, Balancer::start(port("operator_listen")).await);
-        let mut nodes = Self { binary, folder, first_env, running: Vec::new(), public, operator };
+        let mut nodes =
+            Self { binary, folder, first_env, running: Vec::new(), interrupted_at: Vec::new(), public, operator };
         for number in 0..count {
             let served = nodes.serve(number).await.unwrap_or_else(|log| panic!("node {number} did not start: {log}"));
             nodes.running.push(served);
@@ -172,6 +175,9 @@ impl<'a> Nodes<'a> {
         if let Some(status) = node.ended() {
             findings.push(format!("node {number} exited by itself with {status}: {}", node.log()));
         }
+        if fault != NodeFault::Restarted {
+            self.interrupted_at.push(Instant::now());
+        }
         match fault {
             NodeFault::Killed => node.kill(),
             NodeFault::Gone => {
@@ -203,6 +209,11 @@ impl<'a> Nodes<'a> {
             Ok(served) => self.running.insert(number, served),
             Err(log) => findings.push(format!("node {number} did not restart: {log}")),
         }
+    }
+
+    /// When nodes were killed or frozen.
+    pub fn interrupted_at(&self) -> &[Instant] {
+        &self.interrupted_at
     }
 
     /// True if no fault has ended a node for good.

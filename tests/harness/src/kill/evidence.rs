@@ -41,6 +41,8 @@ pub struct Evidence {
     pub deliveries: Vec<Delivery>,
     /// The `webhook-id`s of deliveries that did not verify.
     pub unverified: Vec<String>,
+    /// When processes were killed or frozen: deliveries that were in flight then may be repeated.
+    pub interrupted_at: Vec<Instant>,
     /// The PSP's balances and ledger.
     pub ledger: PspLedger,
     pub chains: BTreeMap<Chain, ChainEvidence>,
@@ -104,6 +106,7 @@ pub async fn gather(
         feed: psp.feed().await,
         deliveries: receiver.deliveries(),
         unverified: receiver.unverified(),
+        interrupted_at: Vec::new(),
         ledger: PspLedger { balances, entries: psp.entries().await, complaint: None },
         chains,
     }

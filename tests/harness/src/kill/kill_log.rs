@@ -86,6 +86,8 @@ pub struct KillLog {
     pub ready_after: Vec<Duration>,
     /// Number of reorgs of a chain while the service was down.
     pub reorgs: u32,
+    /// Time of each kill.
+    pub at: Vec<Instant>,
 }
 
 impl KillLog {
@@ -126,8 +128,8 @@ impl Killer<'_> {
         let mut random = StdRng::seed_from_u64(!seed);
         let mut done = KillLog::default();
         pause(&mut random, 500..1_500).await;
-        kill(running, findings);
         self.died(KillKind::UnderLoad, &mut done);
+        kill(running, findings);
         for death in kill_log.iter().skip(1) {
             if *death != KillKind::AtOnce && random.random_bool(0.3) {
                 self.be_away(&mut random, &mut done).await;
@@ -143,21 +145,23 @@ impl Killer<'_> {
                 KillKind::Starting => {
                     let longest = done.ready_after.last().copied().unwrap_or_default().max(STARTING_MAX);
                     pause(&mut random, 0..u64::try_from(longest.as_millis()).unwrap_or(u64::MAX)).await;
+                    self.died(*death, &mut done);
                     starting.kill();
                 }
                 KillKind::After(step, _) => {
                     self.held(&mut starting, step, &mut done, findings).await;
                     pause(&mut random, 0..200).await;
+                    self.died(*death, &mut done);
                     starting.kill();
                 }
                 KillKind::AtOnce | KillKind::UnderLoad => {
                     let served = self.ready(starting, &mut done, findings).await?;
                     let longest = if *death == KillKind::AtOnce { 50 } else { 2_000 };
                     pause(&mut random, 0..longest).await;
+                    self.died(*death, &mut done);
                     kill(served, findings);
                 }
             }
-            self.died(*death, &mut done);
         }
         let starting = self.binary.spawn(self.folder, &[]);
         let served = self.ready(starting, &mut done, findings).await?;
@@ -166,6 +170,7 @@ impl Killer<'_> {
 
     fn died(&self, death: KillKind, done: &mut KillLog) {
         done.count(death);
+        done.at.push(Instant::now());
         self.progress.step();
     }
 

@@ -155,7 +155,8 @@ impl Run {
                 let mut found = Vec::new();
                 nodes.suffer(&plan, self.seed, &self.progress, &mut found).await;
                 findings.extend(found.into_iter().map(|what| Finding::of("service", what)));
-                nodes.are_running(&plan).then(|| (Service::Nodes(nodes), KillLog::default()))
+                let kill_log = KillLog { at: nodes.interrupted_at().to_vec(), ..KillLog::default() };
+                nodes.are_running(&plan).then(|| (Service::Nodes(nodes), kill_log))
             }
         };
         load.stop();
@@ -168,6 +169,7 @@ impl Run {
             report.resting_secs = rests_since.elapsed().as_secs_f64();
             let mut evidence = evidence::gather(&psp, &psp_id, &receiver, &deployments, &accounts, stories).await;
             evidence.ledger.complaint = self.reconcile(&folder);
+            evidence.interrupted_at.clone_from(&kill_log.at);
             served.stop();
             Self::fill(&mut report, &evidence, kill_log);
             if let Some(plan) = &self.nodes {

@@ -1,6 +1,7 @@
 //! Events: each was published as expected and delivered.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -100,7 +101,19 @@ pub(super) fn names(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
-/// Checks that each event was delivered and accepted under its own id, always with the body from the feed.
+/// Longest time from the arrival of a delivery until its outcome is stored, on a busy machine.
+const OUTCOME_STORED_MAX: Duration = Duration::from_secs(3);
+/// Longest time that a request of a killed process is on its way.
+const ARRIVES_MAX: Duration = Duration::from_secs(1);
+
+/// Returns true if a process was killed or frozen while its outcome of a delivery may have been missing.
+fn was_in_flight(evidence: &Evidence, delivery: &Delivery) -> bool {
+    let (sent, stored) = (delivery.at - ARRIVES_MAX, delivery.at + OUTCOME_STORED_MAX);
+    evidence.interrupted_at.iter().any(|at| (sent..stored).contains(at))
+}
+
+/// Checks that each event was delivered and accepted under its own id, always with the body from the feed, and once
+/// unless it was in flight when a process was killed or frozen.
 pub(super) fn deliveries(evidence: &Evidence, findings: &mut Findings) {
     for id in &evidence.unverified {
         findings.push(Finding::of(id, "was delivered with a signature that does not verify"));
@@ -121,6 +134,15 @@ pub(super) fn deliveries(evidence: &Evidence, findings: &mut Findings) {
             let after = |delivery: &&Delivery| format!("{:.1}", (delivery.at - delivered[0].at).as_secs_f64());
             let times: Vec<String> = delivered.iter().map(after).collect();
             wrong(format!("{name} ({id}) was refused after {} s and never accepted", times.join(", ")));
+        }
+        let accepted: Vec<&&Delivery> = delivered.iter().filter(|delivery| delivery.answered == 200).collect();
+        for again in accepted.windows(2) {
+            if !was_in_flight(evidence, again[0]) {
+                let after = (again[1].at - again[0].at).as_secs_f64();
+                wrong(format!(
+                    "{name} ({id}) was accepted and delivered again after {after:.1} s without an interruption"
+                ));
+            }
         }
         let body = &delivered[0].body;
         if let Some(other) = delivered.iter().find(|delivery| delivery.body != *body) {

@@ -3,6 +3,8 @@
 mod env;
 mod money_out;
 
+use std::time::Duration;
+
 use alloy::primitives::Address;
 use payferry_domain::{Chain, Token};
 use serde_json::{Value, json};
@@ -119,6 +121,24 @@ fn finds_two_bodies_under_one_webhook_id() {
     });
     finds("pay_1", &["is in the feed as"], |e| e.deliveries[0].body = e.deliveries[0].body.replace("pay_1", "pay_2"));
     finds("evt_9", &["does not verify"], |e| e.unverified.push("evt_9".to_owned()));
+}
+
+#[test]
+fn finds_an_accepted_delivery_that_was_repeated_without_an_interruption() {
+    let repeat = |e: &mut Evidence| {
+        let mut again = e.deliveries[0].clone();
+        again.at += Duration::from_secs(5);
+        e.deliveries.push(again);
+    };
+    finds("pay_1", &["delivered again after 5.0 s"], repeat);
+    finds("pay_1", &["delivered again after 5.0 s"], |e| {
+        repeat(e);
+        e.interrupted_at = vec![e.deliveries[0].at + Duration::from_secs(4)];
+    });
+    let mut evidence = faultless();
+    repeat(&mut evidence);
+    evidence.interrupted_at = vec![evidence.deliveries[0].at + Duration::from_millis(100)];
+    assert_eq!(audit(&evidence), Vec::new());
 }
 
 #[test]
