@@ -5,6 +5,7 @@
 //! choice.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use payferry_contracts::SETTLE_ITEM_GAS_TYPICAL;
 use payferry_domain::payment::{ChainCandidate, ObservedTransfer};
@@ -103,6 +104,11 @@ impl Chains {
     /// Settler of a chain: its pauses and counts. The handle stays the same when the settler is restarted.
     pub fn settler(&self, chain: Chain) -> Option<&SettlerHandle> {
         self.settlers.get(&chain)
+    }
+
+    /// The longest time that operations of a chain have waited behind full batches of this node's settler.
+    pub(crate) fn settler_delay(&self) -> Duration {
+        self.settlers.values().map(SettlerHandle::queue_delay).max().unwrap_or_default()
     }
 
     pub(crate) fn nudge_settler(&self, chain: Chain) {

@@ -16,8 +16,8 @@ pub(super) const SAMPLE: Duration = Duration::from_millis(100);
 const OVERLOADED_SAMPLES: u32 = 5;
 /// Samples of an overload after which the rate decreases again.
 const AGAIN_SAMPLES: u32 = 20;
-/// Multiple of the target above which admission is closed.
-const CLOSED_FACTOR: u32 = 5;
+/// Load above which admission is closed.
+const CLOSED_LOAD: f64 = 5.0;
 /// Samples in a row without a refusal after which there is no limit.
 const CALM_SAMPLES: u32 = 100;
 /// Factor of the rate when the service becomes overloaded without a limit, relative to what it admitted.
@@ -38,8 +38,6 @@ const RECENT_SHARE: f64 = 0.2;
 /// State of admission.
 #[derive(Debug, Clone)]
 pub(super) struct Controller {
-    /// Delay above which the service may be overloaded.
-    target: Duration,
     /// Payments per second; `None`: no limit.
     rate: Option<f64>,
     /// Rate at which the service was last overloaded.
@@ -60,10 +58,9 @@ pub(super) struct Controller {
 }
 
 impl Controller {
-    /// Admits everything until a delay is above `target` for a while.
-    pub(super) const fn new(target: Duration) -> Self {
+    /// Admits everything until a delay is above its target for a while.
+    pub(super) const fn new() -> Self {
         Self {
-            target,
             rate: None,
             overloaded_at: 0.0,
             is_closed: false,
@@ -88,17 +85,17 @@ impl Controller {
         is_admitted
     }
 
-    /// Takes the longest delay of a queue during the last [`SAMPLE`].
-    pub(super) fn sampled(&mut self, delay: Duration) {
+    /// Takes the load of the last [`SAMPLE`]: the delay of a queue relative to its target, the highest of all queues.
+    pub(super) fn sampled(&mut self, load: f64) {
         let seconds = SAMPLE.as_secs_f64();
         let (admitted, refused) = (std::mem::take(&mut self.admitted), std::mem::take(&mut self.refused));
-        self.above = if delay > self.target { self.above + 1 } else { 0 };
+        self.above = if load > 1.0 { self.above + 1 } else { 0 };
         if self.above == 0 {
             self.recent += (f64::from(admitted) / seconds - self.recent) * RECENT_SHARE;
         }
         self.calm = if refused > 0 { 0 } else { self.calm + 1 };
         let overloaded_for = self.above.checked_sub(OVERLOADED_SAMPLES);
-        self.is_closed = overloaded_for.is_some() && delay > self.target * CLOSED_FACTOR;
+        self.is_closed = overloaded_for.is_some() && load > CLOSED_LOAD;
         if overloaded_for.is_some_and(|samples| samples % AGAIN_SAMPLES == 0) {
             let rate = self.rate.map_or(self.recent * FIRST_DECREASE, |rate| rate * DECREASE);
             self.overloaded_at = self.rate.unwrap_or(self.recent);
@@ -131,8 +128,9 @@ mod tests {
 
     use super::*;
 
-    const TARGET: Duration = Duration::from_millis(30);
-    const ABOVE: Duration = Duration::from_millis(31);
+    /// Target of the simulated queue, in seconds.
+    const TARGET: f64 = 0.03;
+    const ABOVE: f64 = 1.1;
 
     fn offered(controller: &mut Controller, payments: u32) -> u32 {
         (0..payments).filter(|_| controller.admit()).count().try_into().unwrap()
@@ -140,32 +138,32 @@ mod tests {
 
     #[test]
     fn without_a_delay_everything_is_admitted() {
-        let mut controller = Controller::new(TARGET);
+        let mut controller = Controller::new();
         for _ in 0..50 {
             assert_eq!(offered(&mut controller, 1_000), 1_000);
-            controller.sampled(TARGET);
+            controller.sampled(1.0);
         }
         assert_eq!(controller.limit(), None);
     }
 
     #[test]
     fn a_queue_that_empties_within_the_interval_is_no_overload() {
-        let mut controller = Controller::new(TARGET);
+        let mut controller = Controller::new();
         for sample in 0..50 {
             assert_eq!(offered(&mut controller, 100), 100);
-            controller.sampled(if sample % 5 == 4 { Duration::ZERO } else { ABOVE * 10 });
+            controller.sampled(if sample % 5 == 4 { 0.0 } else { ABOVE * 10.0 });
         }
         assert_eq!(controller.limit(), None);
     }
 
     #[test]
     fn a_lasting_delay_limits_the_rate_and_a_long_one_closes_admission() {
-        let mut controller = Controller::new(TARGET);
+        let mut controller = Controller::new();
         for _ in 0..20 {
             offered(&mut controller, 100);
-            controller.sampled(Duration::ZERO);
+            controller.sampled(0.0);
         }
-        let long = ABOVE * CLOSED_FACTOR;
+        let long = ABOVE * CLOSED_LOAD;
         (0..OVERLOADED_SAMPLES).for_each(|_| controller.sampled(long));
         assert_eq!((controller.limit(), offered(&mut controller, 10)), (Some(0.0), 0));
         controller.sampled(long);
@@ -182,11 +180,11 @@ mod tests {
         // Refusals without a delay increase the limit.
         (0..10).for_each(|_| {
             offered(&mut controller, 1_000);
-            controller.sampled(Duration::ZERO);
+            controller.sampled(0.0);
         });
         assert!(controller.limit().unwrap() > limit);
         // Without refusals there is no limit after a while.
-        (0..=CALM_SAMPLES).for_each(|_| controller.sampled(Duration::ZERO));
+        (0..=CALM_SAMPLES).for_each(|_| controller.sampled(0.0));
         assert_eq!(controller.limit(), None);
     }
 
@@ -194,7 +192,7 @@ mod tests {
     #[test]
     fn overloaded_service_completes_nearly_what_it_can() {
         for (capacity, offered_factor) in [(50.0, 2.0), (300.0, 2.0), (300.0, 3.0), (300.0, 10.0), (2_000.0, 3.0)] {
-            let (mut controller, seconds) = (Controller::new(TARGET), SAMPLE.as_secs_f64());
+            let (mut controller, seconds) = (Controller::new(), SAMPLE.as_secs_f64());
             let mut later: VecDeque<f64> = std::iter::repeat_n(0.0, 20).collect();
             let (mut queued, mut done, mut longest) = (0.0_f64, 0.0, 0.0_f64);
             for sample in 0..1_200 {
@@ -208,7 +206,7 @@ mod tests {
                 if sample >= 300 {
                     (done, longest) = (done + worked, longest.max(queued / capacity));
                 }
-                controller.sampled(Duration::from_secs_f64(queued / capacity));
+                controller.sampled(queued / capacity / TARGET);
             }
             let share = done / (capacity * seconds * 900.0);
             assert!(share > 0.9, "{capacity}/s, {offered_factor} times: {share}");

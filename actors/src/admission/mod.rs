@@ -1,8 +1,8 @@
 //! Admission of new payments: the payments that the service has accepted are completed before it accepts more.
 //!
 //! The delay of the queues between the steps of a payment says whether the service can complete more: of the journal, of the
-//! mailboxes of payments, which contain what the watchers have read, and of the webhook sender. The time of a slow chain,
-//! database or receiver is not part of it. Deliberately absent: a limit of the number of live payments, which mostly wait for
+//! mailboxes of payments, which contain what the watchers have read, of the webhook sender, and of the operations of settlers.
+//! The time of a slow database or receiver, or of a chain on which settling is blocked, is not part of it. Deliberately absent: a limit of the number of live payments, which mostly wait for
 //! payers.
 
 mod controller;
@@ -12,16 +12,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use payferry_journal::Journal;
 use payferry_runtime::observe::{ActorKind, ActorRegistry};
 use serde::Serialize;
 use tokio::time::MissedTickBehavior;
 use utoipa::ToSchema;
 
+use crate::aggregate::Services;
 use controller::{Controller, SAMPLE};
 
-/// Delay above which the service may be overloaded. A debug build is slower.
+/// Delay of a mailbox above which the service may be overloaded. A debug build is slower.
 const DELAY_TARGET: Duration = Duration::from_millis(if cfg!(debug_assertions) { 2_000 } else { 30 });
+/// The same of settlers, whose batches contain requests to an endpoint.
+const SETTLER_DELAY_TARGET: Duration = Duration::from_millis(if cfg!(debug_assertions) { 10_000 } else { 500 });
+/// Largest load by the delay of settlers: operations that have waited for a chain make it long, and do not close admission.
+const SETTLER_LOAD_MAX: f64 = 2.0;
 
 payferry_runtime::metrics! {
     Counter REFUSED = "payferry_admission_refused_total",
@@ -29,11 +33,14 @@ payferry_runtime::metrics! {
     Gauge LIMIT = "payferry_admission_limit",
         "New payments that are admitted per second at most: 0 while admission is closed, -1 without a limit.";
     Gauge(Seconds) DELAY = "payferry_admission_delay_seconds",
-        "Time that messages waited in the queues of this kind of actor, as the mean of the last tenth of a second.";
+        "Time that messages waited in the queues of this kind of actor, as the mean of the last tenth of a second, or operations \
+         of settlers behind full batches.";
 }
 
+/// Kinds of actors whose mailboxes are measured.
+const MAILBOXES: [ActorKind; 3] = [ActorKind::Journal, ActorKind::Payment, ActorKind::Endpoint];
 /// Kinds of actors whose queues are measured.
-const QUEUES: [ActorKind; 3] = [ActorKind::Journal, ActorKind::Payment, ActorKind::Endpoint];
+const QUEUES: [ActorKind; 4] = [ActorKind::Journal, ActorKind::Payment, ActorKind::Endpoint, ActorKind::Settler];
 
 /// Admission of new payments on this node.
 pub(crate) struct Admission {
@@ -44,7 +51,7 @@ pub(crate) struct Admission {
 
 impl Default for Admission {
     fn default() -> Self {
-        let controller = Mutex::new(Controller::new(DELAY_TARGET));
+        let controller = Mutex::new(Controller::new());
         Self { controller, delays: Mutex::default(), refused: AtomicU64::default() }
     }
 }
@@ -56,8 +63,6 @@ pub struct AdmissionView {
     pub limit_per_second: Option<f64>,
     /// New payments refused since the start of the service.
     pub refused: u64,
-    /// Delay above which new payments are limited if it lasts for half a second, in milliseconds.
-    pub delay_target_ms: u64,
     /// Delay of each measured queue during the last tenth of a second, in milliseconds.
     pub delays: Vec<QueueDelay>,
 }
@@ -67,8 +72,10 @@ pub struct AdmissionView {
 pub struct QueueDelay {
     /// Kind of actor.
     pub queue: ActorKind,
-    /// Mean delay, milliseconds.
+    /// Mean delay of messages, in milliseconds. Of settlers, the longest delay of an operation behind full batches.
     pub delay_ms: f64,
+    /// Delay above which new payments are limited if it lasts for half a second, in milliseconds.
+    pub target_ms: u64,
 }
 
 /// Totals of a queue at the last sample.
@@ -91,14 +98,15 @@ impl Admission {
     }
 
     /// Samples the delays until it is dropped.
-    pub(crate) async fn sample(self: Arc<Self>, registry: ActorRegistry, journal: Journal) {
+    pub(crate) async fn sample(self: Arc<Self>, services: Arc<Services>) {
+        let Services { registry, journal, chains, .. } = &*services;
         let mut ticks = tokio::time::interval(SAMPLE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut totals, mut commits) = ([Totals::default(); QUEUES.len()], journal.stats());
+        let (mut totals, mut commits) = ([Totals::default(); MAILBOXES.len()], journal.stats());
         loop {
             ticks.tick().await;
-            let delays: [Duration; QUEUES.len()] = std::array::from_fn(|place| {
-                totals[place] = totals[place].next(&registry, QUEUES[place]);
+            let [written, applied, delivered]: [Duration; MAILBOXES.len()] = std::array::from_fn(|place| {
+                totals[place] = totals[place].next(registry, MAILBOXES[place]);
                 totals[place].delay
             });
             // A write always waits for the commit that is being made; that is the time of the database and no queue.
@@ -106,13 +114,13 @@ impl Admission {
             let groups = stats.groups - commits.groups;
             let commit = Duration::from_micros((stats.commit_time_us - commits.commit_time_us) / groups.max(1));
             commits = stats;
-            let delays = [delays[0].saturating_sub(commit), delays[1], delays[2]];
+            let delays = [written.saturating_sub(commit), applied, delivered, chains.settler_delay()];
             *self.delays.lock() = delays;
             // Without its database, the service is not overloaded, and refuses payments for that reason.
-            let longest = delays.into_iter().max().filter(|_| journal.is_writing()).unwrap_or_default();
+            let load = if journal.is_writing() { load_of(delays) } else { 0.0 };
             let limit = {
                 let mut controller = self.controller.lock();
-                controller.sampled(longest);
+                controller.sampled(load);
                 controller.limit()
             };
             LIMIT.set(&[], limit.unwrap_or(-1.0));
@@ -125,15 +133,30 @@ impl Admission {
     /// The current state.
     pub(crate) fn view(&self) -> AdmissionView {
         let delays = *self.delays.lock();
-        let of =
-            |(queue, delay): (&ActorKind, Duration)| QueueDelay { queue: *queue, delay_ms: delay.as_secs_f64() * 1e3 };
+        let of = |(queue, delay): (&ActorKind, Duration)| QueueDelay {
+            queue: *queue,
+            delay_ms: delay.as_secs_f64() * 1e3,
+            target_ms: u64::try_from(target_of(*queue).as_millis()).unwrap_or(u64::MAX),
+        };
         AdmissionView {
             limit_per_second: self.controller.lock().limit(),
             refused: self.refused.load(Ordering::Relaxed),
-            delay_target_ms: u64::try_from(DELAY_TARGET.as_millis()).unwrap_or(u64::MAX),
             delays: QUEUES.iter().zip(delays).map(of).collect(),
         }
     }
+}
+
+const fn target_of(queue: ActorKind) -> Duration {
+    if matches!(queue, ActorKind::Settler) { SETTLER_DELAY_TARGET } else { DELAY_TARGET }
+}
+
+/// The longest delay, relative to the target of its queue.
+fn load_of(delays: [Duration; QUEUES.len()]) -> f64 {
+    let loads = QUEUES.iter().zip(delays).map(|(queue, delay)| {
+        let load = delay.div_duration_f64(target_of(*queue));
+        if *queue == ActorKind::Settler { load.min(SETTLER_LOAD_MAX) } else { load }
+    });
+    loads.fold(0.0, f64::max)
 }
 
 impl Totals {

@@ -247,6 +247,7 @@ impl Behaviour for Settler {
     /// Another node may settle on the chain from now on, and reports what blocks it.
     async fn post_stop(&self, state: &mut SettlerState) -> ActorResult {
         metrics::BLOCKED.set_count(&metrics::of(state.args.spec.chain), 0);
+        state.args.handle.forget_queue_delays();
         Ok(())
     }
 }
@@ -322,6 +323,7 @@ impl SettlerState {
             } else {
                 // Nothing queued is left that could be blocked.
                 self.sending.succeeded();
+                self.args.handle.forget_queue_delays();
                 self.deferred.clear();
                 self.refused.clear();
             }
@@ -372,6 +374,9 @@ impl SettlerState {
         let blocked_reason = gather(all).map(|blocking_error| blocking_error.why);
         self.report.failures = self.tracking.failures().max(self.sending.failures());
         metrics::BLOCKED.set_count(&metrics::of(chain), u64::from(blocked_reason.is_some()));
+        if blocked_reason.is_some() {
+            self.args.handle.forget_queue_delays();
+        }
         if self.report.blocked_reason != blocked_reason {
             if let Some(reason) = &blocked_reason {
                 tracing::warn!(%chain, %reason, "settling on {chain} is blocked: {reason}");

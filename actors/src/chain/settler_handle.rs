@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use payferry_domain::{OperationId, Timestamp};
@@ -31,6 +32,8 @@ struct HandleInner {
     gas_balance_wei: RwLock<Option<u128>>,
     /// Authorizations in a transaction: true if it is mined.
     authorizations: RwLock<HashMap<String, bool>>,
+    /// How long operations of these roles have waited for a place in a batch.
+    queue_delays: RwLock<HashMap<Role, Duration>>,
 }
 
 impl SettlerHandle {
@@ -64,6 +67,22 @@ impl SettlerHandle {
     /// Wall-clock time since when settling is blocked, even if the reason has changed since.
     pub fn blocked_since(&self) -> Option<Timestamp> {
         self.inner.blocked_reason.read().as_ref().map(|(since, _)| *since)
+    }
+
+    /// How long operations have waited for a place in a batch: more are queued than a batch takes. Zero if settling is blocked,
+    /// and on nodes without the chain's lease.
+    pub(crate) fn queue_delay(&self) -> Duration {
+        self.inner.queue_delays.read().values().copied().max().unwrap_or_default()
+    }
+
+    /// Sets the delay of a role; zero if all that are due are in batches.
+    pub(super) fn set_queue_delay(&self, role: Role, delay: Duration) {
+        self.inner.queue_delays.write().insert(role, delay);
+    }
+
+    /// Forgets the delays: nothing is queued, or something else than the settler's speed holds operations up.
+    pub(super) fn forget_queue_delays(&self) {
+        self.inner.queue_delays.write().clear();
     }
 
     /// Native coin balance of the signing account in wei; of two accounts, the lower balance. The last value read;

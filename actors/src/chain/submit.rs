@@ -77,6 +77,12 @@ impl SettlerState {
         });
         rows.truncate(spec.batch_items_max);
         let full = rows.len() == spec.batch_items_max;
+        let now_ms = clock.real_now::<Timestamp>().as_millis();
+        // The newest one has waited least.
+        let waited_ms =
+            rows.last().filter(|_| full).map_or(0, |row| now_ms.saturating_sub(row.created_at.max(row.not_before)));
+        let waited = Duration::from_millis(u64::try_from(waited_ms).unwrap_or_default());
+        self.args.handle.set_queue_delay(role, waited.saturating_sub(spec.batch_window));
         let unwanted = given_up(&self.args.database, &rows).await?;
         let rows = self.without(rows, &unwanted, GIVEN_UP).await?;
         let uncleared = recipients::uncleared(&self.args.database, &rows).await?;
@@ -132,15 +138,16 @@ impl SettlerState {
         signatures: &Signatures,
     ) -> Result<bool, SettleError> {
         let signer = self.args.signer(role).clone();
-        let (ours, theirs) = self.next_nonces(signer.address()).await?;
+        let input = Bytes::from(batch_input(role, rows, signatures, self.args.spec.item_gas)?);
+        let ChainContext { spec, client, .. } = &self.args.context;
+        let l1 = async { Ok(client.l1_charge(spec.l1_data, spec.contract, &input).await?) };
+        let fee_market = async { Ok(client.fee_market().await?) };
+        let ((ours, theirs), l1, fee_market) = tokio::try_join!(self.next_nonces(signer.address()), l1, fee_market)?;
         // Before a settlement by the same account stores a nonce after the unknown ones, and hides them.
         let is_sender = signer.address() == self.args.send_signer.address();
         if is_sender && self.is_unreconciled((ours, theirs)).await? && role == Role::Send {
             return Ok(false);
         }
-        let input = Bytes::from(batch_input(role, rows, signatures, self.args.spec.item_gas)?);
-        let ChainContext { spec, client, .. } = &self.args.context;
-        let l1 = client.l1_charge(spec.l1_data, spec.contract, &input).await?;
         let gas = match role {
             Role::Collect => collect_gas(rows, spec.item_gas),
             Role::Settle | Role::Send => batch_gas_limit(rows.len(), spec.item_gas),
@@ -149,8 +156,8 @@ impl SettlerState {
         if !self.is_accepted(role, signer.address(), &input, gas_limit).await? {
             return Ok(false);
         }
-        let ChainContext { spec, client, .. } = &self.args.context;
-        let fees = Fees::first(client.fee_market().await?, l1.wei_per_gas(gas), spec.fees)?;
+        let spec = &self.args.spec;
+        let fees = Fees::first(fee_market, l1.wei_per_gas(gas), spec.fees)?;
         let nonce = ours.max(theirs);
         self.reached(Step::Batched)?;
 

@@ -146,7 +146,7 @@ impl System {
         let clients = setups.iter().map(|setup| (setup.spec.chain, setup.client.clone()));
         let accounts = PlainAccounts::new(clients);
         let admission = Arc::<Admission>::default();
-        let sampling = admission.clone().sample(ActorRegistry::clone(&services.registry), services.journal.clone());
+        let sampling = admission.clone().sample(services.clone());
         let parts = Arc::new(Parts {
             services,
             payments,
