@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(super) const SAMPLE: Duration = Duration::from_millis(100);
 /// Samples in a row above the target that mean overload.
 const OVERLOADED_SAMPLES: u32 = 5;
-/// Samples of an overload after which the rate decreases again.
+/// Samples of an overload after which the rate decreases again, unless the queue becomes shorter.
 const AGAIN_SAMPLES: u32 = 20;
 /// Load above which admission is closed.
 const CLOSED_LOAD: f64 = 5.0;
@@ -47,6 +47,8 @@ pub(super) struct Controller {
     tokens: f64,
     /// Samples in a row with a delay above the target.
     above: u32,
+    /// Load when the rate decreased last.
+    decreased_at: f64,
     /// Samples in a row without a refusal.
     calm: u32,
     /// Payments admitted since the last sample.
@@ -66,6 +68,7 @@ impl Controller {
             is_closed: false,
             tokens: 0.0,
             above: 0,
+            decreased_at: 0.0,
             calm: 0,
             admitted: 0,
             refused: 0,
@@ -96,7 +99,9 @@ impl Controller {
         self.calm = if refused > 0 { 0 } else { self.calm + 1 };
         let overloaded_for = self.above.checked_sub(OVERLOADED_SAMPLES);
         self.is_closed = overloaded_for.is_some() && load > CLOSED_LOAD;
-        if overloaded_for.is_some_and(|samples| samples % AGAIN_SAMPLES == 0) {
+        let is_due = |samples: u32| samples == 0 || samples % AGAIN_SAMPLES == 0 && load >= self.decreased_at;
+        if overloaded_for.is_some_and(is_due) {
+            self.decreased_at = load;
             let rate = self.rate.map_or(self.recent * FIRST_DECREASE, |rate| rate * DECREASE);
             self.overloaded_at = self.rate.unwrap_or(self.recent);
             self.rate = Some(rate.max(RATE_MIN));
@@ -186,6 +191,22 @@ mod tests {
         // Without refusals there is no limit after a while.
         (0..=CALM_SAMPLES).for_each(|_| controller.sampled(0.0));
         assert_eq!(controller.limit(), None);
+    }
+
+    #[test]
+    fn a_queue_that_becomes_shorter_decreases_the_rate_once() {
+        let mut controller = Controller::new();
+        for _ in 0..20 {
+            offered(&mut controller, 100);
+            controller.sampled(0.0);
+        }
+        for sample in 0..=AGAIN_SAMPLES * 4 {
+            controller.sampled(4.0 - 0.01 * f64::from(sample));
+        }
+        let limit = controller.limit().unwrap();
+        assert!((400.0..500.0).contains(&limit), "{limit}");
+        (0..=AGAIN_SAMPLES).for_each(|_| controller.sampled(4.0));
+        assert!(controller.limit().unwrap() < limit);
     }
 
     /// A service with this capacity, in which a tenth of a payment's work is due at once, and the rest after two seconds.

@@ -24,8 +24,6 @@ use controller::{Controller, SAMPLE};
 const DELAY_TARGET: Duration = Duration::from_millis(if cfg!(debug_assertions) { 2_000 } else { 30 });
 /// The same of settlers, whose batches contain requests to an endpoint.
 const SETTLER_DELAY_TARGET: Duration = Duration::from_millis(if cfg!(debug_assertions) { 10_000 } else { 500 });
-/// Largest load by the delay of settlers: operations that have waited for a chain make it long, and do not close admission.
-const SETTLER_LOAD_MAX: f64 = 2.0;
 
 payferry_runtime::metrics! {
     Counter REFUSED = "payferry_admission_refused_total",
@@ -39,7 +37,7 @@ payferry_runtime::metrics! {
 
 /// Kinds of actors whose mailboxes are measured.
 const MAILBOXES: [ActorKind; 3] = [ActorKind::Journal, ActorKind::Payment, ActorKind::Endpoint];
-/// Kinds of actors whose queues are measured.
+/// Kinds of actors whose queues are measured, those with a mailbox first.
 const QUEUES: [ActorKind; 4] = [ActorKind::Journal, ActorKind::Payment, ActorKind::Endpoint, ActorKind::Settler];
 
 /// Admission of new payments on this node.
@@ -150,12 +148,9 @@ const fn target_of(queue: ActorKind) -> Duration {
     if matches!(queue, ActorKind::Settler) { SETTLER_DELAY_TARGET } else { DELAY_TARGET }
 }
 
-/// The longest delay, relative to the target of its queue.
+/// The longest delay relative to the target of its queue.
 fn load_of(delays: [Duration; QUEUES.len()]) -> f64 {
-    let loads = QUEUES.iter().zip(delays).map(|(queue, delay)| {
-        let load = delay.div_duration_f64(target_of(*queue));
-        if *queue == ActorKind::Settler { load.min(SETTLER_LOAD_MAX) } else { load }
-    });
+    let loads = QUEUES.iter().zip(delays).map(|(queue, delay)| delay.div_duration_f64(target_of(*queue)));
     loads.fold(0.0, f64::max)
 }
 

@@ -85,10 +85,18 @@ impl SettlerState {
             for row in queue::carried_undecided(database, &ids).await? {
                 failed.entry(row.chain_tx_id.unwrap_or_default()).or_default().push(row);
             }
+            let mut finals = Vec::new();
             for tx in &mined {
                 let failed = failed.remove(&tx.id).unwrap_or_default();
-                let resolved = self.resolve_mined(tx, failed, &view, errors).await;
-                errors.take(resolved)?;
+                match self.resolve_mined(tx, failed, &view, errors).await {
+                    Ok(true) => finals.push(tx),
+                    Ok(false) => {}
+                    Err(error) => errors.add(error)?,
+                }
+            }
+            // Together, so that one commit records all of them.
+            for recorded in join_all(finals.into_iter().map(|tx| self.record_final(tx))).await {
+                errors.take(recorded)?;
             }
         }
         Ok(())
@@ -130,16 +138,18 @@ impl SettlerState {
             }
         }
         let mut waiting: BTreeMap<&str, Vec<&chain_txs::Model>> = BTreeMap::new();
+        let mut mined = Vec::new();
         for (place, tx) in txs.iter().enumerate() {
             match receipts.remove(&place) {
-                Some(receipt) => {
-                    let recorded = self.record_mined(Mined { tx, receipt }).await;
-                    errors.take(recorded)?;
-                }
+                Some(receipt) => mined.push(Mined { tx, receipt }),
                 // It may be mined, so it is neither raised nor given up.
                 None if unread.contains(&place) => {}
                 None => waiting.entry(tx.sender.as_str()).or_default().push(tx),
             }
+        }
+        // Together, so that one commit records all of them.
+        for recorded in join_all(mined.into_iter().map(|mined| self.record_mined(mined))).await {
+            errors.take(recorded)?;
         }
         // An error of one account does not block another.
         for txs in waiting.into_values() {
@@ -218,7 +228,7 @@ impl SettlerState {
     }
 
     /// Records a receipt. Successful operations are mined; failed ones are decided when the block is final.
-    async fn record_mined(&mut self, mined: Mined<'_>) -> Result<(), SettleError> {
+    async fn record_mined(&self, mined: Mined<'_>) -> Result<(), SettleError> {
         let Mined { tx, receipt } = &mined;
         self.reached(Step::Mined)?;
         let ChainContext { spec, database, .. } = &self.args.context;
@@ -259,35 +269,37 @@ impl SettlerState {
         Ok(())
     }
 
-    /// Tracks a mined transaction.
+    /// Tracks a mined transaction; returns true if it is now final.
     async fn resolve_mined(
         &mut self,
         tx: &chain_txs::Model,
         failed: Vec<operations::Model>,
         view: &ChainView,
         errors: &mut Errors,
-    ) -> Result<(), SettleError> {
+    ) -> Result<bool, SettleError> {
         let Some(number) = tx.block_number.and_then(|number| u64::try_from(number).ok()) else {
             return Err(SettleError::Row("a mined transaction has no block"));
         };
         let stands = match view.block(number) {
             Some((hash, _)) => Some(hash.to_string()) == tx.block_hash,
-            None if number > view.read_number => return Ok(()),
+            None if number > view.read_number => return Ok(false),
             // Older than the remembered blocks, as after a long downtime: ask the chain.
             None => self.stands_by_number(tx).await?,
         };
         if !stands {
-            return self.apply_orphaned(tx).await;
+            self.apply_orphaned(tx).await?;
+            return Ok(false);
         }
         if tx.status == ChainTxStatus::Reverted {
-            return Ok(());
+            return Ok(false);
         }
         let undecided = self.decide_failures(tx, failed, number, view.reach(), errors).await?;
-        if !undecided && view.reach().reached(number, payferry_domain::Finality::Finalized) {
-            let place = TxPosition::recorded(tx)?;
-            self.record(tx, ChainTxStatus::Final, Some(&place), Vec::new()).await?;
-        }
-        Ok(())
+        Ok(!undecided && view.reach().reached(number, payferry_domain::Finality::Finalized))
+    }
+
+    async fn record_final(&self, tx: &chain_txs::Model) -> Result<(), SettleError> {
+        let place = TxPosition::recorded(tx)?;
+        self.record(tx, ChainTxStatus::Final, Some(&place), Vec::new()).await.map(drop)
     }
 
     /// True if the chain has the recorded block at its number. A missing block at an endpoint decides nothing; only

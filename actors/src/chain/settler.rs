@@ -83,7 +83,7 @@ impl SettlerArgs {
 pub enum SettlerMessage {
     /// Operations were queued: wait for more, then send.
     Nudge,
-    /// The batch window is over.
+    /// The batch window is over, or more operations are due than the last batches took.
     Flush,
     /// The chain moved, or time passed: check all open transactions.
     Poll,
@@ -221,8 +221,11 @@ impl Behaviour for Settler {
                 state.window_open = false;
                 if state.sending.is_due() {
                     let mut errors = Errors::default();
-                    let outcome = Box::pin(state.submit(&mut errors)).await;
-                    errors.take(outcome)?;
+                    if Box::pin(state.submit(&mut errors)).await? {
+                        // A poll that waits comes first: it records what is mined.
+                        state.window_open = true;
+                        myself.cast(SettlerMessage::Flush)?;
+                    }
                     state.sending.conclude(errors.into_blocking_errors());
                     state.report_blocked();
                 }

@@ -19,7 +19,7 @@ use payferry_journal::chain::recipients;
 use payferry_journal::{ChainTxSubmission, JournalWrite, OperationRefusal, RefusedOperation, SignedOperation};
 use tokio::time::Instant;
 
-use super::checkpoint::Step;
+use super::checkpoint::{Killed, Step};
 use super::collect::{Signatures, collect_gas};
 use super::errors::{Errors, SettleError, severity_of_call};
 use super::given_up::given_up;
@@ -31,21 +31,19 @@ use super::{ChainContext, metrics};
 /// Interval of checks of an invalid row.
 const UNREADABLE_WAIT: Duration = Duration::from_mins(5);
 impl SettlerState {
-    /// Sends all due operations in batches, up to the limit of unmined transactions. An error of one role (such as an
-    /// unavailable signer) does not block the other.
-    pub(super) async fn submit(&mut self, errors: &mut Errors) -> Result<(), SettleError> {
+    /// Sends a batch of due operations of each role, up to the limit of unmined transactions; returns true if more are due. An
+    /// error of one role (such as an unavailable signer) does not block the other.
+    pub(super) async fn submit(&mut self, errors: &mut Errors) -> Result<bool, Killed> {
+        let mut is_more = false;
         for role in Role::ALL {
-            let sent = self.submit_of(role).await;
-            errors.take(sent)?;
+            if self.refused.get(&role).is_none_or(Pass::is_due) && !self.args.handle.is_paused(role) {
+                match self.submit_batch(role).await {
+                    Ok(is_full) => is_more |= is_full,
+                    Err(error) => errors.add(error)?,
+                }
+            }
         }
-        Ok(())
-    }
-
-    async fn submit_of(&mut self, role: Role) -> Result<(), SettleError> {
-        if self.refused.get(&role).is_none_or(Pass::is_due) {
-            while !self.args.handle.is_paused(role) && self.submit_batch(role).await? {}
-        }
-        Ok(())
+        Ok(is_more)
     }
 
     /// Sends one batch; returns true if there may be another.
