@@ -6,7 +6,6 @@ use std::time::Duration;
 use anyhow::ensure;
 use url::Url;
 
-use crate::arrivals::Rate;
 use crate::faults::FaultPlan;
 use crate::faults::parse::conduct;
 use crate::knee::DEFAULT_THRESHOLDS;
@@ -15,6 +14,7 @@ use crate::schedule::{Schedule, duration_of};
 use crate::thresholds::Threshold;
 use payferry_testkit::audit::behaviour::Mix;
 use payferry_testkit::audit::reception::Conduct;
+use payferry_testkit::rate::Rate;
 
 /// Largest number of payments of one run. Each takes about a kilobyte of memory.
 const PAYMENTS_MAX: u32 = 1_000_000;

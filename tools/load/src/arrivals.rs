@@ -4,7 +4,6 @@
 //! slow, and does not measure the waiting that this causes. Here, latencies count from the scheduled start.
 //! Deliberately absent: what starts.
 
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,44 +13,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::schedule::Schedule;
-
-/// Largest number of arrivals per second. Beyond it, a run measures the scheduler of the machine.
-pub const RATE_MAX: f64 = 50_000.0;
-/// Smallest number of arrivals per second: one in 1,000 s.
-pub const RATE_MIN: f64 = 0.001;
-
-/// Arrivals per second.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, serde::Serialize)]
-#[serde(transparent)]
-pub struct Rate(f64);
-
-impl Rate {
-    /// Makes a rate from [`RATE_MIN`] to [`RATE_MAX`].
-    pub fn per_second(rate: f64) -> Option<Self> {
-        (RATE_MIN..=RATE_MAX).contains(&rate).then_some(Self(rate))
-    }
-
-    /// Returns the arrivals per second.
-    pub const fn get(self) -> f64 {
-        self.0
-    }
-}
-
-impl FromStr for Rate {
-    type Err = String;
-
-    /// Parses `500/s`, `500` (the same) or `3000/min`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let expected = || format!("expected a rate such as 500/s or 90/min, above 0 and at most {RATE_MAX}/s");
-        let (number, secs) = match text.split_once('/') {
-            None | Some((_, "s")) => (text.trim_end_matches("/s"), 1.0),
-            Some((number, "min")) => (number, 60.0),
-            Some(_) => return Err(expected()),
-        };
-        let number: f64 = number.trim().parse().map_err(|_| expected())?;
-        Self::per_second(number / secs).ok_or_else(expected)
-    }
-}
 
 #[derive(Debug, Clone)]
 pub struct Arrivals {
@@ -136,6 +97,8 @@ impl InFlight {
 
 #[cfg(test)]
 mod tests {
+    use payferry_testkit::rate::Rate;
+
     use super::*;
 
     fn offsets(rate: f64, count: usize, seed: Option<u32>) -> Vec<Duration> {
@@ -144,17 +107,6 @@ mod tests {
 
     fn arrivals(rate: f64, count: u32, seed: Option<u32>) -> Arrivals {
         Arrivals { schedule: Schedule::endless(Rate::per_second(rate).unwrap()), count, seed }
-    }
-
-    #[test]
-    fn parses_rates() {
-        for (text, rate) in [("500/s", 500.0), ("500", 500.0), ("90/min", 1.5), ("0.5/s", 0.5), ("50000/s", 50_000.0)] {
-            assert_eq!(text.parse::<Rate>().unwrap(), Rate(rate), "{text}");
-        }
-        for bad in ["0", "0/s", "-1/s", "", "/s", "fast", "1/h", "50001/s", "inf", "NaN", "1/s/s"] {
-            let refused = bad.parse::<Rate>().unwrap_err();
-            assert!(refused.contains("500/s"), "{bad}: {refused}");
-        }
     }
 
     #[test]

@@ -7,13 +7,14 @@ use futures::future::LocalBoxFuture;
 use tokio_util::sync::CancellationToken;
 
 pub use crate::args::Args;
-use crate::knee::{Ended, Knee, Probe, Search};
+use crate::knee::{Knee, PROBES_MAX, Probe};
 use crate::output;
 use crate::report::{LoadReport, LoadRequest};
 use crate::run::{Plan, run as carry_out};
 use crate::target::{foreign, with_own_sandbox};
 use payferry_testkit::audit::stages::Stage;
 use payferry_testkit::progress::Progress;
+use payferry_testkit::rate::{Ended, RateSearch};
 
 /// Runs the command. `config_file` configures the new sandbox. `stop` ends the run early. Boxed: a caller in another
 /// crate would otherwise compile the whole tool again.
@@ -46,16 +47,17 @@ async fn find_knee(
     stop: &CancellationToken,
     bar: &Progress,
 ) -> anyhow::Result<(Knee, LoadReport)> {
-    let mut search = Search::new(args.rate);
-    let mut rate = args.rate;
-    loop {
+    let mut search = RateSearch::new(args.rate, PROBES_MAX);
+    let (mut rate, mut probes) = (args.rate, Vec::new());
+    let (ended, report) = loop {
         bar.say(&format!("try {:.1} payments per second", rate.get()));
         let report = run_once(args.probe(rate)?, args, config_file.clone(), stop, bar).await?;
         if report.interrupted {
-            return Ok((search.end(Ended::Interrupted), report));
+            break (Ended::Interrupted, report);
         }
         let p99 = |stage| report.stages.iter().find(|of| of.stage == stage).map(|of| of.from_intended.p99_ms);
-        search.record(Probe {
+        search.record(rate, report.is_ok());
+        probes.push(Probe {
             rate,
             passed: report.is_ok(),
             accepted_per_sec: report.achieved.accepted_per_sec,
@@ -65,13 +67,14 @@ async fn find_knee(
             verdict: report.verdict(),
         });
         if report.has_defect() {
-            return Ok((search.end(Ended::Defect), report));
+            break (Ended::Defect, report);
         }
         rate = match search.next() {
             Ok(rate) => rate,
-            Err(ended) => return Ok((search.end(ended), report)),
+            Err(ended) => break (ended, report),
         };
-    }
+    };
+    Ok((Knee { rate: search.kept(), broken_at: search.broken(), ended, probes }, report))
 }
 
 /// Puts one load on the service.

@@ -10,10 +10,11 @@ use serde_json::Value;
 
 use crate::args::Args;
 use crate::compare::{compare, is_report};
-use crate::knee::{Ended, Knee};
+use crate::knee::Knee;
 use crate::report::{Host, LoadReport, csv, html, prometheus, terminal::Terminal};
 use crate::thresholds::Threshold;
 use payferry_testkit::audit::findings::Finding;
+use payferry_testkit::rate::Ended;
 
 /// Exit code after an interruption, as a shell uses it for SIGINT.
 const INTERRUPTED: u8 = 130;

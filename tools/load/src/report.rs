@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::arrivals::{Arrivals, Rate};
+use super::arrivals::Arrivals;
 use super::compare::Comparison;
 use super::faults::{FaultPlan, InjectedFault, in_words};
 use super::schedule::Schedule;
@@ -26,6 +26,7 @@ use payferry_testkit::audit::findings::{Finding, FindingKind};
 use payferry_testkit::audit::reception::Conduct;
 use payferry_testkit::audit::stages::{Stage, StageFigures};
 use payferry_testkit::audit::tally::{Counted, Second};
+use payferry_testkit::rate::Rate;
 
 #[derive(Debug, Clone, Serialize)]
 pub struct LoadRequest {

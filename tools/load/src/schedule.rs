@@ -6,11 +6,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use payferry_testkit::rate::{RATE_MAX, Rate};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_with::SerializeDisplay;
-
-use crate::arrivals::{RATE_MAX, Rate};
 
 /// Longest phase.
 pub const PHASE_MAX: Duration = Duration::from_hours(24);

@@ -12,6 +12,7 @@ pub mod movements;
 pub mod payers;
 pub mod progress;
 pub mod psp;
+pub mod rate;
 pub mod receiver;
 pub mod rpc;
 pub mod sandbox;

@@ -11,9 +11,9 @@ use payferry_testkit::wire::PaymentId;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::arrivals::Rate;
 use payferry_testkit::audit::state::RunState;
 use payferry_testkit::psp::{Psp, SAMPLE_CONNECTIONS_MAX};
+use payferry_testkit::rate::Rate;
 
 /// Largest number of sampled payments that start in a second: polling costs CPU time of the service.
 const A_SECOND: f64 = 5.0;
