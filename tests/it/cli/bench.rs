@@ -96,7 +96,11 @@ fn a_quick_run_measures_and_cleans_up() {
     assert!(times.contains(&rounded(latency["figure"].as_f64().unwrap())), "one of three runs: {latency}");
     // The largest number of deliveries in progress that the service allows.
     assert!(notes(webhooks).contains("have up to 256 in progress"), "{webhooks}");
-    assert!(notes(complete).contains("in all of them: 20 were settled"), "{complete}");
+    // The search tries two rates, of which a busy machine may not sustain the second one.
+    assert!(notes(complete).starts_with("sustained at "), "{complete}");
+    for part in ["/s sustained", "the search ended because ", " payments in all, and ", "the bare pipeline: "] {
+        assert!(notes(complete).contains(part), "{part} {complete}");
+    }
     assert!(latency["figure"].as_f64().unwrap() < 20_000.0, "above the timeout: {latency}");
 }
 
@@ -164,7 +168,7 @@ fn a_missing_binary_is_a_wrong_result() {
 
 #[test]
 fn a_strict_run_fails_and_names_missed_goals() {
-    // A quick run initiates 20 payments per second, and the goal is 300.
+    // A quick run tries 40 payments per second at most, and the goal is 300.
     let output = payferry().args(["bench", "--quick", "--strict", "--only", "complete"]).output().unwrap();
     let (told, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(1), "{told}{error}");

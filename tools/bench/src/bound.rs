@@ -151,7 +151,8 @@ async fn write(database: Database, mut waiting: mpsc::Receiver<Entry>) -> anyhow
     Ok(())
 }
 
-fn insert(backend: DbBackend, table: &str, width: usize, values: Vec<Bound>) -> Statement {
+/// Returns a statement that inserts rows with `width` values each.
+pub(super) fn insert(backend: DbBackend, table: &str, width: usize, values: Vec<Bound>) -> Statement {
     // Anonymous placeholders: SQLite searches the list for each numbered one.
     let place = |n: usize| if backend == DbBackend::Sqlite { "?".to_owned() } else { format!("${n}") };
     let row = |first: usize| {

@@ -6,9 +6,11 @@
 //! `docs/profiling.md`).
 
 mod against;
+mod bare;
 mod beside;
 mod bound;
 pub mod command;
+mod complete;
 mod counts;
 mod customers;
 mod drive;
@@ -38,7 +40,7 @@ pub enum Row {
     Initiate,
     /// The same with PostgreSQL.
     InitiatePostgres,
-    /// Complete payments per second: initiated, paid, confirmed, settled, webhooks received.
+    /// Highest sustained rate of complete payments: initiated, paid, confirmed, settled, webhooks received.
     Complete,
     /// Commits, statements, messages, system calls and allocations of a complete payment.
     Counts,
@@ -128,7 +130,7 @@ async fn measure(env: &Env, options: &Args, row: Row, of_many: &[Row]) -> anyhow
     }
     match row {
         Row::Initiate | Row::InitiatePostgres => initiate::measure(env, &options.engine(row)?, time, quick).await,
-        Row::Complete => lifecycle::complete(env, time, quick).await,
+        Row::Complete => complete::measure(env, time, quick).await,
         Row::Counts => counts::measure(env, quick).await,
         Row::Finality => lifecycle::finality(env, time, quick).await,
         Row::Memory | Row::Pages | Row::Cpu | Row::Rehydration => many_live::measure(env, of_many, time, quick).await,

@@ -1,8 +1,7 @@
-//! Rows `complete` and `finality`: payments through their whole lifecycle: initiated, paid by a real transfer,
-//! confirmed, settled, webhooks received.
+//! Payments through their whole lifecycle: initiated, paid by a real transfer, confirmed, settled, webhooks received.
 //!
-//! `complete` counts them per second. `finality` measures the time from a payment's final block to its first webhook.
-//! For it, the bench mines the chain's blocks one at a time, so that the time of each is known.
+//! Row `finality` measures the time from a payment's final block to its first webhook. For it, the bench mines the
+//! chain's blocks one at a time, so that the time of each is known.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -27,19 +26,10 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::drive::{Outcome, count, number, open_loop, percentile_us};
+use super::drive::{Outcome, count, open_loop, percentile_us};
 use super::env::{BLOCK_TIME, Env};
 use super::table::{Goal, TableLine};
 
-/// Complete payments per second: goal and load.
-const COMPLETE_GOAL: f64 = 300.0;
-const COMPLETE_RATE: f64 = 330.0;
-/// Time in which they count, as the goal says.
-const COMPLETE_TIME: Duration = Duration::from_mins(1);
-/// The rate must be reached in each part of that time.
-const SUSTAINED: Duration = Duration::from_secs(10);
-/// Load before that time, until payments settle as fast as new ones arrive.
-const RAMP: Duration = Duration::from_secs(10);
 /// Payments per second for the latency, and the shortest time of the load: one block makes the payments of half a
 /// second final, and the slowest hundredth must contain more than those of one block.
 const FINALITY_RATE: f64 = 100.0;
@@ -48,9 +38,11 @@ const FINALITY_GOAL_MS: (f64, f64) = (20.0, 100.0);
 /// Chain of the payments of `finality`.
 const FINALITY_CHAIN: Chain = Chain::Base;
 /// Payments per second in a quick run.
-const RATE_QUICK: f64 = 20.0;
-/// Longest time until a paid payment is settled and its webhooks arrived.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(super) const RATE_QUICK: f64 = 20.0;
+/// Longest time until paid payments are settled and their webhooks arrived.
+const PATIENCE: Duration = Duration::from_mins(2);
+/// Kind of error of a payment that is not initiated because too many are open.
+const NOT_INITIATED: &str = "not initiated: too many payments are open";
 const POLL: Duration = Duration::from_millis(20);
 
 /// A service with a run of payments: payers, a webhook receiver and the state of each payment.
@@ -58,7 +50,7 @@ pub(super) struct Fixture {
     pub(super) service: Service,
     pub(super) options: ChildSandboxOptions,
     pub(super) session: Session,
-    _receiver: Receiver,
+    pub(super) receiver: Receiver,
 }
 
 impl Fixture {
@@ -70,7 +62,7 @@ impl Fixture {
         let state = Arc::new(state);
         let (receiver, _) = receive(&psp, &state).await?;
         let session = Session::start(psp, sandbox, state, Persistence::Usual).await?;
-        Ok(Arc::new(Self { service, options, session, _receiver: receiver }))
+        Ok(Arc::new(Self { service, options, session, receiver }))
     }
 
     /// Initiates a payment and pays it. Returns its id, or the kind of error.
@@ -93,17 +85,25 @@ impl Fixture {
     /// Pays payments at this rate, and waits until they are settled and their webhooks arrived.
     pub(super) async fn turn(self: &Arc<Self>, rate: f64, payments: usize) -> anyhow::Result<Turn> {
         let (cpu_secs, since) = (self.service.cpu_secs()?, Instant::now());
-        let outcome = self.pay_at(rate, payments).await;
+        let outcome = self.pay_at(rate, payments, u64::MAX).await;
         self.until_settled().await;
         let (took, cpu_secs) = (since.elapsed(), self.service.cpu_secs()? - cpu_secs);
         Ok(Turn { made: outcome.made.len(), took, cpu_secs, failures: outcome.failures() })
     }
 
-    /// Pays payments as [`open_loop`] sends requests, each with another amount, on all chains.
-    async fn pay_at(self: &Arc<Self>, rate: f64, payments: usize) -> Outcome {
+    /// Pays payments as [`open_loop`] sends requests, each with another amount, on all chains. Initiates none while more
+    /// than `open_max` are open.
+    pub(super) async fn pay_at(self: &Arc<Self>, rate: f64, payments: usize, open_max: u64) -> Outcome {
         let before = self.session.state.read().records.len();
         open_loop(rate, payments, |place| {
-            self.clone().pay(Intent::nth(u32::try_from(before + place).unwrap_or(0), Behaviour::Exact))
+            let fixture = Arc::clone(self);
+            let intent = Intent::nth(u32::try_from(before + place).unwrap_or(0), Behaviour::Exact);
+            async move {
+                if fixture.session.state.open() > open_max {
+                    return Err(NOT_INITIATED.to_owned());
+                }
+                fixture.pay(intent).await
+            }
         })
         .await
     }
@@ -145,53 +145,6 @@ struct PaymentView {
 #[derive(Deserialize)]
 struct TransferView {
     block_number: u64,
-}
-
-/// Measures complete payments per second.
-pub(super) async fn complete(env: &Env, time: Duration, quick: bool) -> anyhow::Result<Vec<TableLine>> {
-    let fixture = Fixture::start(env.options("complete")?).await?;
-    let (rate, time, ramp) =
-        if quick { (RATE_QUICK, time, Duration::ZERO) } else { (COMPLETE_RATE, COMPLETE_TIME.max(time), RAMP) };
-    let requests = count(rate, ramp + time);
-    let (cpu, since) = (fixture.service.cpu_secs()?, Instant::now());
-    let outcome = fixture.pay_at(rate, requests).await;
-    let asking = since.elapsed();
-    fixture.until_settled().await;
-    let all = since.elapsed();
-    let cpu_us = (fixture.service.cpu_secs()? - cpu) * 1e6 / number(outcome.made.len().max(1));
-    let wrong = fixture.audit().await?;
-
-    let completed: Vec<Instant> =
-        fixture.session.state.read().records.iter().filter_map(|record| record.completed).collect();
-    let complete_within =
-        |[from, to]: [Duration; 2]| completed.iter().filter(|at| (since + from..since + to).contains(*at)).count();
-    // Counts payments that completed while new ones arrived. A quick run is too short for that: everything counts.
-    let [from, to] = if quick { [Duration::ZERO, all] } else { [ramp, ramp + time] };
-    let counted = to.saturating_sub(from);
-    let within = complete_within([from, to]);
-    // A mean could hide that nothing was settled for some seconds, and then everything.
-    let parts = if quick { 1 } else { counted.as_secs() / SUSTAINED.as_secs() };
-    let part = counted / u32::try_from(parts.max(1)).unwrap_or(1);
-    let begin = |place: u64| from + part * u32::try_from(place).unwrap_or(u32::MAX);
-    let of_part = |place| number(complete_within([begin(place), begin(place) + part])) / part.as_secs_f64();
-    let slowest = (0..parts.max(1)).map(of_part).fold(f64::INFINITY, f64::min);
-    let webhooks = fixture.session.state.tally.counted().webhooks;
-    let [part_secs, counted_secs, from_secs] = [part, counted, from].map(|time| time.as_secs_f64());
-    let (mean, made) = (number(within) / counted_secs, outcome.made.len());
-    let last = all.saturating_sub(asking).as_secs_f64();
-    let line = TableLine::new("complete payments", slowest, "/s", Goal::AtLeast(COMPLETE_GOAL))
-        .beside("initiated and paid per second in the same run: an upper limit", outcome.per_sec())
-        .note(format!(
-            "in the slowest {part_secs:.0} s of {counted_secs:.0} s, from {from_secs:.0} s after the first initiation, \
-             while more were initiated; {mean:.0}/s in all of them: {within} were settled and their webhooks arrived",
-        ))
-        .note(format!(
-            "{made} initiated at {rate:.0}/s on three chains; all complete {last:.1} s after the last initiation"
-        ))
-        .note(format!("CPU {cpu_us:.0} µs a payment, including the chains; {webhooks} webhooks"))
-        .wrong(outcome.failures())
-        .wrong(wrong);
-    Ok(vec![line])
 }
 
 /// Measures the time from the final block to the first webhook.

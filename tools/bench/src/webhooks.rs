@@ -25,7 +25,7 @@ const PAYMENTS_QUICK: usize = 300;
 const CONNECTIONS: usize = 128;
 /// Connections of the bound: the largest number of deliveries in progress that the service allows for one receiver.
 /// With fewer, the connections would limit the bound, and not the receiver.
-const CONNECTIONS_BOUND: usize = 256;
+pub(super) const CONNECTIONS_BOUND: usize = 256;
 /// Longest time until the backlog is delivered.
 const PATIENCE: Duration = Duration::from_mins(2);
 /// Longest delay of a retry: after it, every webhook that was refused is due again.

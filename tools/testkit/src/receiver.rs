@@ -150,6 +150,11 @@ impl Receiver {
     pub fn verify_with(&self, secret: &str) {
         self.shared.secrets.write().push(secret.to_owned());
     }
+
+    /// Returns the secret that was added last.
+    pub fn secret(&self) -> Option<String> {
+        self.shared.secrets.read().last().cloned()
+    }
 }
 
 async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> StatusCode {
