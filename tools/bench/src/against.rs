@@ -1,6 +1,6 @@
 //! `--against BINARY`: this binary and another one, usually an older version, get the same load in alternating rounds
-//! of one run. Each line shows a figure of this binary, the same figure of the other one, and the ratio of both in
-//! paired rounds.
+//! of one run. Each row has two lines: payments per second, and CPU time of a payment. A line shows the figure of this
+//! binary, the same figure of the other one, and the ratio of both in paired rounds.
 //!
 //! It uses only command-line flags and routes that both versions have.
 
@@ -42,9 +42,12 @@ const RATE: f64 = 2_000.0;
 /// Time between blocks for complete payments: short, so that the wait for final blocks is a small part of a turn.
 const BLOCK_TIME: Duration = Duration::from_millis(100);
 
-/// Goals of the ratios.
+/// Goals of the ratios: of payments per second, and of the CPU time of a payment.
 const SQLITE_SHARE_LEAST: f64 = 0.8;
 const SHARE_LEAST: f64 = 0.9;
+const CPU_SHARE_MOST: f64 = 1.1;
+/// The figure of the other binary.
+const OTHER: &str = "the same load on the other binary, in turns; means of the middle half of the rounds";
 
 #[derive(Default)]
 struct Figures {
@@ -160,7 +163,8 @@ pub(super) async fn measure(
             wrong.extend(of(which, load.audit().await?));
         }
     }
-    Ok(vec![line(engine, row, &figures, pairs).wrong(wrong)])
+    let [per_sec, cpu] = lines(engine, row, &figures, pairs);
+    Ok(vec![per_sec.wrong(wrong), cpu])
 }
 
 /// Names the binary in its failures.
@@ -169,25 +173,29 @@ fn of(which: usize, failures: Vec<String>) -> impl Iterator<Item = String> {
     failures.into_iter().map(move |failure| format!("of {whose}: {failure}"))
 }
 
-fn line(engine: &Engine, row: Row, [this, other]: &[Figures; 2], pairs: u32) -> TableLine {
-    let ratio = |of: fn(&Figures) -> &Vec<f64>| Spread::of(of(this).iter().zip(of(other)).map(|(new, old)| new / old));
-    let [per_sec, cpu_us] = [ratio(|figures| &figures.per_sec), ratio(|figures| &figures.cpu_us)];
-    let middle = |figures: &[f64]| Spread::of(figures.iter().copied()).mid_mean;
-    let (what, least) = match row {
-        Row::Complete => ("complete payments".to_owned(), SHARE_LEAST),
-        _ if engine.is_postgres() => (format!("payments initiated, {}", engine.name()), SHARE_LEAST),
-        _ => (format!("payments initiated, {}", engine.name()), SQLITE_SHARE_LEAST),
+/// Returns the lines of a row: payments per second, and CPU time of a payment.
+fn lines(engine: &Engine, row: Row, [this, other]: &[Figures; 2], pairs: u32) -> [TableLine; 2] {
+    let engine_name = engine.name();
+    let initiated =
+        (format!("payments initiated, {engine_name}"), format!("CPU of a payment initiated, {engine_name}"));
+    let ((what, cpu), least) = match row {
+        Row::Complete => (("complete payments".to_owned(), "CPU of a complete payment".to_owned()), SHARE_LEAST),
+        _ if engine.is_postgres() => (initiated, SHARE_LEAST),
+        _ => (initiated, SQLITE_SHARE_LEAST),
     };
-    let [new, old] = [this, other].map(|figures| middle(&figures.cpu_us));
-    TableLine::new(what, middle(&this.per_sec), "/s", Goal::None)
-        .beside(
-            "the same load on the other binary, in turns; means of the middle half of the rounds",
-            middle(&other.per_sec),
-        )
-        .in_pairs(per_sec.mid_mean)
-        .ratio_goal(Goal::AtLeast(least))
-        .note(format!("{} paired rounds with {pairs} pairs of services: {}", this.per_sec.len(), per_sec.change()))
-        .note(format!("CPU {new:.0} µs a payment, {old:.0} µs with the other binary: {}", cpu_us.change()))
+    let line = |what: String, unit, [new, old]: [&Vec<f64>; 2], goal| {
+        let ratio = Spread::of(new.iter().zip(old).map(|(new, old)| new / old));
+        let middle = |figures: &[f64]| Spread::of(figures.iter().copied()).mid_mean;
+        TableLine::new(what, middle(new), unit, Goal::None)
+            .beside(OTHER, middle(old))
+            .in_pairs(ratio.mid_mean)
+            .ratio_goal(goal)
+            .note(format!("{} paired rounds with {pairs} pairs of services: {}", new.len(), ratio.change()))
+    };
+    [
+        line(what, "/s", [&this.per_sec, &other.per_sec], Goal::AtLeast(least)),
+        line(cpu, "µs", [&this.cpu_us, &other.cpu_us], Goal::AtMost(CPU_SHARE_MOST)),
+    ]
 }
 
 #[cfg(test)]
@@ -196,12 +204,14 @@ mod tests {
 
     #[test]
     fn a_ratio_is_the_mean_of_the_middle_half_of_the_paired_rounds() {
-        let figures = |per_sec: [f64; 4]| Figures { per_sec: per_sec.to_vec(), cpu_us: vec![100.0; 4] };
+        let figures = |per_sec: [f64; 4], cpu_us| Figures { per_sec: per_sec.to_vec(), cpu_us: vec![cpu_us; 4] };
         // Each round has another speed; the ratio of the second one is an outlier.
-        let (this, other) = (figures([90.0, 10.0, 450.0, 47.0]), figures([100.0, 100.0, 500.0, 50.0]));
-        let line = line(&Engine::Sqlite, Row::Initiate, &[this, other], 2);
+        let (this, other) = (figures([90.0, 10.0, 450.0, 47.0], 50.0), figures([100.0, 100.0, 500.0, 50.0], 100.0));
+        let [line, cpu] = lines(&Engine::Sqlite, Row::Initiate, &[this, other], 2);
         assert!(line.ratio.is_some_and(|ratio| (ratio - 0.9).abs() < 1e-9), "{line:?}");
         assert!(line.holds && line.ratio_goal == Goal::AtLeast(0.8), "{line:?}");
         assert!(line.notes[0].starts_with("4 paired rounds with 2 pairs of services: -10.0 %"), "{line:?}");
+        assert!(cpu.ratio.is_some_and(|ratio| (ratio - 0.5).abs() < 1e-9), "{cpu:?}");
+        assert!(cpu.holds && cpu.ratio_goal == Goal::AtMost(1.1) && cpu.what == "CPU of a payment initiated, SQLite");
     }
 }

@@ -33,8 +33,8 @@ afterwards. Run nothing else beside it. If the temporary folder is in memory (tm
 a folder on a disk then.
 
 With --against, this binary and the other one get the same load in alternating rounds: initiations on SQLite, on
-PostgreSQL with --postgres, and complete payments. The ratio of each line is this binary to the other one. Build both
-with the same profile.
+PostgreSQL with --postgres, and complete payments. Each has a line for payments per second and one for the CPU time of a
+payment. The ratio of each line is this binary to the other one. Build both with the same profile.
 
 The exit code is 1 if a result is wrong (a payment is lost, for example), and with --strict if a goal is missed.")]
 pub struct Args {
