@@ -21,6 +21,7 @@ mod clean;
 mod faults;
 mod injected;
 mod knee;
+mod outbound;
 mod progress;
 mod refusals;
 mod shortfall;

@@ -15,7 +15,10 @@ async fn rejects_bad_arguments() {
         ("--rate 60000/s", "at most 50000/s"),
         ("--payments 0", "--payments"),
         ("--mix exact=90", "add up to 90, not to 100"),
-        ("--mix exact=90,early=10", "`early` is unknown; known are exact, under, over, late, never, authorized"),
+        (
+            "--mix exact=90,early=10",
+            "`early` is unknown; known are exact, under, over, late, never, authorized, refunded",
+        ),
         ("--mix exact=50,exact=50", "named twice"),
         ("--mix exact", "not written as name=percent"),
         ("--hold=-1", "--hold"),

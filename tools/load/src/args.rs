@@ -12,7 +12,7 @@ use crate::knee::DEFAULT_THRESHOLDS;
 use crate::report::LoadRequest;
 use crate::schedule::{Schedule, duration_of};
 use crate::thresholds::Threshold;
-use payferry_testkit::audit::behaviour::Mix;
+use payferry_testkit::audit::behaviour::{Behaviour, Mix};
 use payferry_testkit::audit::reception::Conduct;
 use payferry_testkit::rate::Rate;
 
@@ -43,7 +43,8 @@ const SERVICE_CONNECTIONS_MAX: usize = 16_384;
   payferry load --url http://127.0.0.1:8080 --key sk_test_... --rate 50/s --payments 1000 --poisson
 
 Behaviours of the mixture: exact pays the amount due, under and over one token less and more, late after the payment has
-expired, never not at all. authorized pays the amount due by signature, in USDC.
+expired, never not at all. authorized pays the amount due by signature, in USDC. refunded pays the amount due, and the PSP refunds
+all or half of it after the settlement.
 
 The exit code is 1 if a payment is lost, wrong or undelivered, if more payments were not made than --not-made-max
 allows, if a --threshold is broken, or if the payments could not be compared; the report names each. It is 130 after
@@ -220,6 +221,11 @@ impl Args {
         ensure!(
             !request.faults.kills() || self.nodes.is_none(),
             "--fault: `kill` kills a sandbox of one node, and --nodes starts several"
+        );
+        let is_sent_on = Behaviour::MIXED.iter().any(|one| one.outbound().is_some() && request.mix.percent(*one) > 0);
+        ensure!(
+            !request.faults.reorganises() || !is_sent_on,
+            "--fault: `reorg` is not supported with outbound transfers in --mix, because it may undo the payment of one"
         );
         request.faults.check(request.schedule().last())
     }

@@ -21,8 +21,9 @@ use super::schedule::Schedule;
 use super::thresholds::{Judged, Threshold};
 use payferry_testkit::audit::Holding;
 use payferry_testkit::audit::answers::AnswerFigures;
-use payferry_testkit::audit::behaviour::{Behaviour, Mix};
+use payferry_testkit::audit::behaviour::{Behaviour, Intent, Mix};
 use payferry_testkit::audit::findings::{Finding, FindingKind};
+use payferry_testkit::audit::outbound::OutboundFigures;
 use payferry_testkit::audit::reception::Conduct;
 use payferry_testkit::audit::stages::{Stage, StageFigures};
 use payferry_testkit::audit::tally::{Counted, Second};
@@ -148,6 +149,8 @@ pub struct LoadReport {
     pub stages: Vec<StageFigures>,
     /// Latencies of the initiations by kind of answer.
     pub answers: Vec<AnswerFigures>,
+    /// Outbound transfers by kind.
+    pub outbound: Vec<OutboundFigures>,
     pub thresholds: Vec<Judged>,
     /// Comparison with an older report, if one was given.
     pub comparison: Option<Comparison>,
@@ -183,6 +186,12 @@ impl LoadRequest {
     pub fn schedule(&self) -> Arrivals {
         let schedule = self.stages.clone().unwrap_or_else(|| Schedule::endless(self.rate));
         Arrivals { schedule, count: self.payments, seed: self.seed }
+    }
+
+    /// Returns the payments in the order of their arrival.
+    pub fn intents(&self) -> impl Iterator<Item = Intent> + use<> {
+        let pattern = self.mix.pattern();
+        (0..self.payments).map(move |number| Intent::nth(number, pattern[number as usize % pattern.len()]))
     }
 
     pub fn title(&self) -> String {

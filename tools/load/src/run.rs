@@ -24,6 +24,7 @@ use super::report::{Achieved, LoadReport, LoadRequest, Machine, percent};
 use figures::{Holding, achieved, machine, payer_rates};
 use judge::Outcome;
 use payferry_testkit::audit::behaviour::{Behaviour, EXPIRES_SOON_SECS};
+use payferry_testkit::audit::outbound::{self, Shortfalls};
 use payferry_testkit::audit::session::{Session, receive};
 use payferry_testkit::audit::settings::settings;
 use payferry_testkit::audit::stages::Stage;
@@ -88,16 +89,17 @@ pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &P
     );
     let version = host::service_version(&psp).await;
     let run = format!("{:08x}", rand::random::<u32>());
-    let (state, late) = RunState::new(&run, sandbox.clock.offset_seconds, settings.fee_bps);
+    let (state, due_next) = RunState::new(&run, sandbox.clock.offset_seconds, settings.fee_bps);
     let state = Arc::new(state);
     state.reception.change(|conduct| *conduct = plan.request.receiver);
     let (_receiver, before) = receive(&psp, &state).await?;
     let ran = async {
         bar.say("make and fund payers");
-        let session = Session::start(psp.clone(), sandbox, Arc::clone(&state), plan.persistence()).await?;
+        let shortfalls = Shortfalls::of(plan.request.intents(), settings.fee_bps);
+        let session = Session::start(psp.clone(), sandbox, Arc::clone(&state), plan.persistence(), &shortfalls).await?;
         let context = Arc::new(RunContext { session, in_flight: InFlight::new(plan.request.in_flight_max) });
         let samples = Arc::new(Samples::new(&psp, &state, plan.request.rate));
-        let _late = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&context).pay_late(late)));
+        let _next = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&context).go_on(due_next)));
         Run { plan, target, stop, bar, context, samples }.play().await
     };
     let ran = ran.await;
@@ -201,8 +203,8 @@ impl Run<'_> {
     /// Starts the payments that are due. Returns how long that took.
     async fn arrive(&self, first: Instant) -> Duration {
         let request = &self.plan.request;
-        let pattern = request.mix.pattern();
-        let behaviour = |number: u32| pattern[number as usize % pattern.len()];
+        let behaviours: Vec<Behaviour> = request.intents().map(|intent| intent.behaviour).collect();
+        let behaviour = |number: u32| behaviours[number as usize];
         self.bar.begin("start payments", u64::from(request.payments));
         let turns = if request.in_turn { Behaviour::MIXED.map(Some).to_vec() } else { vec![None] };
         let mut arrived = Duration::ZERO;
@@ -319,6 +321,7 @@ impl Run<'_> {
             counted,
             stages: state.stages.figures(),
             answers: state.answers.figures(),
+            outbound: outbound::figures(state.read().records.iter(), Instant::now()),
             thresholds: plan.request.thresholds.iter().map(|one| one.judge(&state.stages, &counted)).collect(),
             comparison: None,
             curves: [Stage::Accepted, Stage::Mined, Stage::Confirmed, Stage::Settled, Stage::Complete]

@@ -9,6 +9,7 @@ pub mod expect;
 pub mod findings;
 pub mod heat;
 mod lateness;
+pub mod outbound;
 mod postings;
 pub mod reception;
 pub mod record;
@@ -31,7 +32,8 @@ use crate::psp::Psp;
 use crate::rpc::Rpc;
 use crate::sandbox::{ChainInfo, SandboxInfo};
 use behaviour::Behaviour;
-use postings::{ExpectedPostings, LedgerTraits, Posted, Postings};
+use outbound::SentTransfers;
+use postings::{ExpectedOutbound, ExpectedPostings, LedgerTraits, Posted, Postings};
 use record::{Record, ReportedSettlement};
 use session::Session;
 use state::Inner;
@@ -202,6 +204,8 @@ pub async fn audit(session: &Session, is_alone: bool) -> anyhow::Result<Audit> {
         audit.shown.insert(number.unwrap_or_default(), line(&shown));
     })
     .await?;
+    let outbound = outbound::read_listed(psp, state).await?;
+    outbound::compare_listed(&mut state.read(), &outbound);
     let traits = LedgerTraits { has_ledger: sandbox.keeps_ledger, is_alone };
     let ledger = compare_ledger(session, traits, &owed).await?;
     audit.unassigned.extend(ledger.unassigned);
@@ -212,6 +216,8 @@ pub async fn audit(session: &Session, is_alone: bool) -> anyhow::Result<Audit> {
         let Some((above, before)) = baseline.chains.get(chain) else { continue };
         let moved = movements(&rpc, place, (sandbox.psp_id, state.fee_bps()), *above, head).await?;
         let others = compare_with_chain(&mut state.read(), *chain, moved.came, &listed);
+        let not_ours = SentTransfers::of(&moved.sent).assign(&mut state.read(), *chain);
+        audit.unassigned.extend(not_ours.into_iter().filter(|_| is_alone));
         for token in place.tokens.keys() {
             let of = |holdings: &HashMap<Token, VaultAmounts>| holdings.get(token).copied().unwrap_or_default();
             let ours = settled.get(&(*chain, *token)).copied().unwrap_or_default();
@@ -247,10 +253,22 @@ async fn compare_ledger(
     };
     let contracts: HashMap<(Chain, Token), Address> = sandbox.chains.iter().flat_map(of_chain).collect();
     let asset = |owed: &ExpectedPostings| Some((owed.id, (owed.asset.0, *contracts.get(&owed.asset)?)));
-    let mut postings = Postings::of(owed.iter().filter_map(asset));
+    let outbound: Vec<ExpectedOutbound> = {
+        let inner = state.read();
+        let owed = (0..).zip(&inner.records).filter_map(|(number, record)| Some((number, outbound::owed(record)?)));
+        let expected = |(number, (id, amount, is_late)): (u32, (&str, Amount, bool))| ExpectedOutbound {
+            number,
+            id: id.to_owned(),
+            amount,
+            is_late,
+        };
+        owed.map(expected).collect()
+    };
+    let mut postings = Postings::of(owed.iter().filter_map(asset), &outbound);
     let before = &baseline.ledger;
     let now = before.since(psp, |entry| postings.add(entry)).await?;
     let mut compared = postings::compare(owed, &postings, [before, &now], &contracts, traits);
+    compared.faults.extend(postings::compare_outbound(&outbound, &postings));
     let mut inner = state.read();
     for (number, fault) in compared.faults.drain(..) {
         if let Some(record) = inner.record(number) {

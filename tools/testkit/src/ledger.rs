@@ -24,6 +24,9 @@ pub struct LedgerEntry {
     pub position: i64,
     /// Subject, for example the id of a payment.
     pub subject: String,
+    /// Id of the outbound transfer that it belongs to, for example.
+    #[serde(default)]
+    pub reference: String,
     /// Kind, such as `settled`.
     pub kind: String,
     /// Account that is debited.

@@ -49,6 +49,21 @@ pub struct Movements {
     pub came: HashMap<(Token, Address), SettledAmounts>,
     /// Out of both, by token: payouts, for example.
     pub left: HashMap<Token, VaultAmounts>,
+    /// Transfers out of the vault.
+    pub sent: Vec<SentTransfer>,
+}
+
+/// Transfer out of the PSP's vault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SentTransfer {
+    /// Token.
+    pub token: Token,
+    /// Recipient.
+    pub to: Address,
+    /// Amount.
+    pub amount: Amount,
+    /// Transaction.
+    pub tx_hash: B256,
 }
 
 /// Amounts of one token on one chain in vault and treasury: balances or changes of them.
@@ -134,9 +149,12 @@ pub async fn movements(
         })
         .await?;
         read_logs(rpc, *token_address, json!([signature, ours]), [above, head], |log| {
-            let Transfer { from, value, .. } = log.decode()?;
+            let Transfer { from, to, value } = log.decode()?;
             let (from_vault, from_treasury) = shares(from == vault, value)?;
             moved.left.entry(*token).or_default().add(from_vault, from_treasury);
+            if from == vault {
+                moved.sent.push(SentTransfer { token: *token, to, amount: from_vault, tx_hash: log.transaction_hash });
+            }
             Ok(())
         })
         .await?;
@@ -258,6 +276,7 @@ mod tests {
         let came = [(1, settled(99, 1)), (2, settled(199, 1)), (3, settled(0, 1)), (4, settled(50, 0))];
         let came = came.map(|(id, settled)| ((Token::Usdc, wallet(id)), settled)).into();
         let left = [(Token::Usdc, VaultAmounts { vault: Amount(10), treasury: Amount::ZERO })].into();
-        assert_eq!(moved, Movements { came, left });
+        let sent = vec![SentTransfer { token: Token::Usdc, to: PAYER, amount: Amount(10), tx_hash: TX }];
+        assert_eq!(moved, Movements { came, left, sent });
     }
 }

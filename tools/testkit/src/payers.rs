@@ -49,6 +49,8 @@ const PRIORITY_FEE_WEI: u128 = 1_000_000;
 /// A transfer that the node accepted.
 #[derive(Debug, Clone, Copy)]
 pub struct Sent {
+    /// Account of the payer.
+    pub from: Address,
     /// Transaction hash.
     pub tx_hash: B256,
     /// Time of the node's response.
@@ -172,6 +174,7 @@ struct Sender {
 struct Signed {
     order: Order,
     payer: usize,
+    from: Address,
     raw: Bytes,
     tx_hash: B256,
     why: String,
@@ -180,7 +183,7 @@ struct Signed {
 impl Signed {
     /// Reports that the node accepted the transfer.
     fn accepted(self, at: Instant) {
-        let _ = self.order.done.send(Ok(Sent { tx_hash: self.tx_hash, at }));
+        let _ = self.order.done.send(Ok(Sent { from: self.from, tx_hash: self.tx_hash, at }));
     }
 }
 
@@ -211,7 +214,7 @@ impl Sender {
             MAX_FEE_WEI,
             PRIORITY_FEE_WEI,
         );
-        Signed { order, payer, raw, tx_hash, why: String::new() }
+        Signed { order, payer, from: wallet.address(), raw, tx_hash, why: String::new() }
     }
 
     /// Sends a batch until the node has accepted each transfer or the attempts are used up.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use alloy::primitives::Address;
 use anyhow::{Context, bail, ensure};
-use axum::http::Method;
+use axum::http::{HeaderName, HeaderValue, Method};
 use hyper::body::Bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -27,10 +27,11 @@ pub const INITIATE_DEADLINE: Duration = Duration::from_secs(10);
 const CALL_DEADLINE: Duration = Duration::from_mins(1);
 /// Connections for everything else: reads, transfers, blocks.
 const SIDE_CONNECTIONS_MAX: usize = 64;
-/// Connections for authorizations. The service verifies each in a few milliseconds.
+/// Connections for authorizations and outbound transfers. The service accepts each in a few milliseconds.
 const AUTHORIZATION_CONNECTIONS_MAX: usize = 64;
 /// Submissions of an authorization while the service is overloaded, and the pause between two of them.
 const AUTHORIZATION_TRIES_MAX: u32 = 30;
+const ORDER_TRIES_MAX: u32 = 30;
 const OVERLOAD_PAUSE: Duration = Duration::from_secs(1);
 /// Connections for sampled payments: one for each payment that is polled at once, so that none of them delays another
 /// one or a payer.
@@ -42,7 +43,7 @@ const PAGES_MAX: usize = 100_000;
 
 /// Smallest amount of [`PaymentTerms::nth`], the difference between two amounts, and the number of different amounts.
 const AMOUNT_LEAST: Amount = Amount::from_tokens(5);
-const AMOUNT_STEP_UNITS: i64 = 1_000;
+pub(crate) const AMOUNT_STEP_UNITS: i64 = 1_000;
 const AMOUNT_STEPS: u32 = 100_000;
 /// Upper bound of the amounts of [`PaymentTerms::nth`], exclusive.
 pub const AMOUNTS_BELOW: Amount = AMOUNT_LEAST.saturating_add(Amount(AMOUNT_STEP_UNITS * AMOUNT_STEPS as i64));
@@ -113,6 +114,10 @@ pub enum InitiateFailed {
 
 /// Problem codes of an authorization that the service accepted before: it is being collected, or has paid already.
 const ACCEPTED_BEFORE: [&str; 3] = ["authorization_in_progress", "authorization_used", "payment_not_pending"];
+/// Header of a key that makes a request repeatable.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Problem code of a repeated request whose first one is not answered yet.
+const REQUEST_RUNNING: &str = "idempotency_request_running";
 /// Problem code of a refusal because of too much load.
 const OVERLOADED: &str = "overloaded";
 
@@ -134,6 +139,27 @@ impl InitiateFailed {
             Self::Unanswered(error) => error.may_be_done(),
             Self::Unreadable => true,
         }
+    }
+}
+
+/// Reason why the request of an outbound transfer was not accepted. Its text is the kind of error, for counts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OrderFailed {
+    /// The service refused it, with this status and problem code.
+    #[error("send: {0} {1}")]
+    Refused(u16, String),
+    /// There was no response.
+    #[error("send: {0}")]
+    Unanswered(CallError),
+    /// The response has status 202 and a body that cannot be parsed.
+    #[error("send: unreadable answer")]
+    Unreadable,
+}
+
+impl OrderFailed {
+    /// Returns true if the service may have accepted it.
+    pub const fn may_be_made(&self) -> bool {
+        !matches!(self, Self::Refused(..))
     }
 }
 
@@ -299,6 +325,61 @@ impl Psp {
         Ok(())
     }
 
+    /// Requests an outbound transfer, and again with the same idempotency key while there is no answer, or the service is
+    /// overloaded or unavailable. Returns its id.
+    pub async fn order(&self, path: &str, body: &Value, key: &str) -> Result<String, OrderFailed> {
+        #[derive(Deserialize)]
+        struct Ordered {
+            id: String,
+        }
+        let (body, key) = (Bytes::from(body.to_string()), HeaderValue::from_str(key).ok());
+        let (mut may_be_made, mut failed) = (false, OrderFailed::Unreadable);
+        for tries in 1..=ORDER_TRIES_MAX {
+            let mut request = request(Method::POST, path, body.clone());
+            request.headers_mut().extend(key.clone().map(|key| (IDEMPOTENCY_KEY, key)));
+            match self.authorizations.call(request).await {
+                Ok(response) if response.status == 202 => {
+                    let ordered: Result<Ordered, _> = serde_json::from_slice(&response.body);
+                    return ordered.map(|ordered| ordered.id).map_err(|_| OrderFailed::Unreadable);
+                }
+                Ok(response) => {
+                    let (status, code) = (response.status.as_u16(), problem(&response).code);
+                    let may_pass = [429, 503].contains(&status) || code == REQUEST_RUNNING;
+                    failed = OrderFailed::Refused(status, code);
+                    if !may_pass {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    may_be_made |= error.may_be_done();
+                    failed = OrderFailed::Unanswered(error);
+                }
+            }
+            if tries < ORDER_TRIES_MAX {
+                tokio::time::sleep(OVERLOAD_PAUSE).await;
+            }
+        }
+        // An earlier request may have been accepted.
+        let is_unknown = may_be_made && matches!(failed, OrderFailed::Refused(429 | 503, _));
+        Err(if is_unknown { OrderFailed::Unanswered(CallError::Broken) } else { failed })
+    }
+
+    /// Reads all items of a list with cursors, newest first, page by page.
+    pub async fn list<T: DeserializeOwned>(&self, name: &str, mut each: impl FnMut(T)) -> anyhow::Result<()> {
+        let (mut items, mut invalid) = (Vec::new(), false);
+        self.pages(&format!("/{name}?limit={PAGE}"), |mut page: Value| {
+            match serde_json::from_value::<Vec<T>>(page[name].take()) {
+                Ok(page) => items.extend(page),
+                Err(_) => invalid = true,
+            }
+            page["next_cursor"].as_str().filter(|_| !invalid).map(|next| format!("&cursor={next}"))
+        })
+        .await?;
+        ensure!(!invalid, "GET /{name} has no valid `{name}`");
+        items.into_iter().for_each(&mut each);
+        Ok(())
+    }
+
     /// Reads all pages of a list. `read` takes the items of a page and returns the query parameters of the next one.
     pub async fn pages<P: DeserializeOwned>(
         &self,
@@ -365,6 +446,12 @@ impl Psp {
         }
         let payment: PaymentView = read(&self.sample, &format!("/payments/{id}")).await?;
         Ok(!payment.transfers.is_empty())
+    }
+
+    /// Returns the status of a payment.
+    pub async fn status(&self, id: PaymentId) -> anyhow::Result<String> {
+        let payment: Value = self.get(&format!("/payments/{id}")).await?;
+        Ok(payment["status"].as_str().unwrap_or_default().to_owned())
     }
 
     /// Returns a page of the deliveries that are queued, wait for a retry or are exhausted, oldest first, from `offset`

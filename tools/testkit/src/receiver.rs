@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use alloy::primitives::Address;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
@@ -68,6 +69,12 @@ pub struct WebhookEvent {
     /// Labels.
     #[serde(default)]
     pub labels: Vec<String>,
+    /// Id of the refund.
+    pub refund_id: Option<String>,
+    /// Amount of the refund.
+    pub refund_amount: Option<String>,
+    /// Recipient of the refund.
+    pub refund_address: Option<Address>,
 }
 
 /// A request to the receiver.

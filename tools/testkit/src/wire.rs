@@ -247,6 +247,15 @@ names! {
         PayinMismatched = "payin.mismatched",
         /// The pay-in is too low.
         PayinUnderpaid = "payin.underpaid",
+        /// The refund is final on-chain.
+        RefundSent = "refund.sent",
+    }
+}
+
+impl EventName {
+    /// Returns true if it is about an outbound transfer.
+    pub const fn is_of_outbound(self) -> bool {
+        matches!(self, Self::RefundSent)
     }
 }
 

@@ -7,7 +7,8 @@ use super::{LoadReport, PayerRate, TIMED_OUT_NOTE, course};
 use crate::compare::Comparison;
 use crate::thresholds::Judged;
 use payferry_testkit::audit::answers::AnswerFigures;
-use payferry_testkit::audit::stages::StageFigures;
+use payferry_testkit::audit::outbound::OutboundFigures;
+use payferry_testkit::audit::stages::{LatencyFigures, StageFigures};
 
 const STYLE: &str = include_str!("style.css");
 /// Largest number of listed findings.
@@ -46,7 +47,7 @@ pub fn page(report: &LoadReport) -> String {
                     @if let Some(comparison) = &report.comparison { section { h2 { "Comparison" } (compared(comparison)) } }
                     @if !report.faults.is_empty() { section { h2 { "Injected faults" } (faults(report)) } }
                     section { h2 { "Course" } (course::plots(report)) }
-                    section { h2 { "Latency" } (latency(report)) (stages(&report.stages)) @if !report.answers.is_empty() { (answers(&report.answers)) } }
+                    section { h2 { "Latency" } (latency(report)) (stages(&report.stages)) @if !report.answers.is_empty() { (answers(&report.answers)) } @if !report.outbound.is_empty() { (outbound(&report.outbound)) } }
                     section { h2 { "Counts" } (counts(report)) }
                     @if !report.errors.is_empty() { section { h2 { "Errors by kind" } (errors(report)) } }
                     @if !report.holdings.is_empty() { section { h2 { "Money on-chain and in the ledger" } (holdings(report)) } }
@@ -148,14 +149,29 @@ fn stages(stages: &[StageFigures]) -> Markup {
 }
 
 fn answers(answers: &[AnswerFigures]) -> Markup {
+    let row = |one: &AnswerFigures| (one.answer.as_str().replace('_', " "), one.from_intended);
+    latencies("answer", answers.iter().map(row))
+}
+
+fn outbound(outbound: &[OutboundFigures]) -> Markup {
+    let rows = outbound.iter().flat_map(|OutboundFigures { kind, stages, .. }| {
+        stages.iter().map(move |of| {
+            let timed_out = if of.timed_out > 0 { format!(" ({} timed out)", of.timed_out) } else { String::new() };
+            (format!("{kind} {}{timed_out}", of.stage), of.from_request)
+        })
+    });
+    latencies("outbound transfer", rows)
+}
+
+fn latencies(what: &str, rows: impl Iterator<Item = (String, LatencyFigures)>) -> Markup {
     html! {
         div.wide { table {
             thead { tr {
-                th { "answer" }
+                th { (what) }
                 @for head in ["count", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms"] { th.number { (head) } }
             } }
-            tbody { @for AnswerFigures { answer, from_intended: figures } in answers { tr {
-                td { (answer.as_str().replace('_', " ")) } td.number { (figures.count) }
+            tbody { @for (name, figures) in rows { tr {
+                td { (name) } td.number { (figures.count) }
                 @for figure in [figures.p50_ms, figures.p90_ms, figures.p99_ms, figures.p99_9_ms, figures.max_ms] {
                     td.number { (format!("{figure:.1}")) }
                 }

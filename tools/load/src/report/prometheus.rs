@@ -19,10 +19,14 @@ pub fn figures(report: &LoadReport) -> String {
     let rates = [("accepted", report.achieved.accepted_per_sec), ("complete", report.achieved.complete_per_sec)];
     let rates = rates.map(|(kind, rate)| (labels(&[("kind", kind)]), rate));
     metric(&mut text, "payferry_load_payments_per_second", "rate after the warm-up", rates);
-    let stages = report.stages.iter().flat_map(|of| quantiles("stage", of.stage.as_str(), &of.from_intended));
+    let stages = report.stages.iter().flat_map(|of| quantiles(&[("stage", of.stage.as_str())], &of.from_intended));
     metric(&mut text, "payferry_load_stage_seconds", "time from the scheduled start to a stage", stages);
-    let answers = report.answers.iter().flat_map(|of| quantiles("answer", of.answer.as_str(), &of.from_intended));
+    let answers = report.answers.iter().flat_map(|of| quantiles(&[("answer", of.answer.as_str())], &of.from_intended));
     metric(&mut text, "payferry_load_answer_seconds", "time from the scheduled start to an answer", answers);
+    let outbound = report.outbound.iter().flat_map(|of| of.stages.iter().map(|stage| (of.kind, stage)));
+    let outbound = outbound
+        .flat_map(|(kind, of)| quantiles(&[("kind", kind.as_str()), ("stage", of.stage.as_str())], &of.from_request));
+    metric(&mut text, "payferry_load_outbound_seconds", "time from the request of an outbound transfer", outbound);
     let thresholds = report.thresholds.iter();
     let thresholds =
         thresholds.map(|judged| (labels(&[("threshold", &judged.threshold.to_string())]), f64::from(judged.passed)));
@@ -53,10 +57,10 @@ fn labels(labels: &[(&str, &str)]) -> String {
     format!("{{{}}}", labels.join(","))
 }
 
-fn quantiles(name: &str, value: &str, figures: &LatencyFigures) -> Vec<(String, f64)> {
+fn quantiles(of: &[(&str, &str)], figures: &LatencyFigures) -> Vec<(String, f64)> {
     let LatencyFigures { p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms, .. } = *figures;
     let points = [("0.5", p50_ms), ("0.9", p90_ms), ("0.99", p99_ms), ("0.999", p99_9_ms), ("1", max_ms)];
-    points.map(|(quantile, ms)| (labels(&[(name, value), ("quantile", quantile)]), ms / 1_000.0)).to_vec()
+    points.map(|(quantile, ms)| (labels(&[of, &[("quantile", quantile)]].concat()), ms / 1_000.0)).to_vec()
 }
 
 /// Exact for all counts here.

@@ -9,6 +9,7 @@ use crate::thresholds::Judged;
 use payferry_testkit::audit::Holding;
 use payferry_testkit::audit::answers::AnswerFigures;
 use payferry_testkit::audit::findings::Finding;
+use payferry_testkit::audit::outbound::{OutboundFigures, OutboundStageFigures};
 use payferry_testkit::audit::stages::{LatencyFigures, StageFigures};
 use payferry_testkit::audit::tally::Counted;
 
@@ -28,6 +29,7 @@ impl Display for Terminal<'_> {
         counts(f, report)?;
         stages(f, &report.stages)?;
         answers(f, &report.answers)?;
+        outbound(f, &report.outbound)?;
         thresholds(f, &report.thresholds)?;
         machine(f, report)?;
         comparison(f, report.comparison.as_ref())?;
@@ -105,6 +107,29 @@ fn answers(f: &mut Formatter<'_>, answers: &[AnswerFigures]) -> fmt::Result {
         let LatencyFigures { count, p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms, .. } = from_intended;
         let answer = answer.as_str().replace('_', " ");
         writeln!(f, "{answer:<10}{p50_ms:>9.1}{p90_ms:>9.1}{p99_ms:>9.1}{p99_9_ms:>9.1}{max_ms:>9.1}{count:>9}")?;
+    }
+    writeln!(f)
+}
+
+fn outbound(f: &mut Formatter<'_>, outbound: &[OutboundFigures]) -> fmt::Result {
+    if outbound.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "{:<20}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}", "outbound", "p50", "p90", "p99", "p99.9", "max", "count")?;
+    writeln!(f, "{}", "-".repeat(74))?;
+    for OutboundFigures { kind, requested, not_accepted, stages, .. } in outbound {
+        for OutboundStageFigures { stage, from_request, timed_out } in stages {
+            let LatencyFigures { count, p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms, .. } = from_request;
+            let name = format!("{kind} {stage}");
+            write!(f, "{name:<20}{p50_ms:>9.1}{p90_ms:>9.1}{p99_ms:>9.1}{p99_9_ms:>9.1}{max_ms:>9.1}{count:>9}")?;
+            match timed_out {
+                0 => writeln!(f)?,
+                timed_out => writeln!(f, "  {timed_out} timed out")?,
+            }
+        }
+        if *not_accepted > 0 {
+            writeln!(f, "{not_accepted} of {requested} {kind}s not accepted")?;
+        }
     }
     writeln!(f)
 }

@@ -95,6 +95,7 @@ fn report() -> LoadReport {
         counted: Counted { held: 20, due: 160, accepted: 160, ..Counted::default() },
         stages: Vec::new(),
         answers: Vec::new(),
+        outbound: Vec::new(),
         thresholds: Vec::new(),
         comparison: None,
         curves: vec![("accepted", vec![(0.0, 1.0), (50.0, 3.0), (99.0, 30.0), (100.0, 300.0)])],

@@ -41,14 +41,20 @@ impl RunContext {
         });
     }
 
-    /// Pays payments whose expiry a webhook reported.
-    pub(super) async fn pay_late(self: Arc<Self>, mut expired: mpsc::UnboundedReceiver<u32>) {
-        while let Some(number) = expired.recv().await {
-            let late =
+    /// Pays payments whose expiry a webhook reported, and requests the outbound transfers of those whose settlement one
+    /// reported.
+    pub(super) async fn go_on(self: Arc<Self>, mut due_next: mpsc::UnboundedReceiver<u32>) {
+        while let Some(number) = due_next.recv().await {
+            let due =
                 self.session.state.read().record(number).and_then(|record| Some((record.intent, record.made?.wallet)));
-            let Some((intent, wallet)) = late else { continue };
+            let Some((intent, wallet)) = due else { continue };
             let this = Arc::clone(&self);
-            tokio::spawn(async move { this.session.pay(number, &intent, wallet).await });
+            tokio::spawn(async move {
+                match intent.behaviour.outbound() {
+                    Some(_) => this.session.send_on(number, &intent).await,
+                    None => this.session.pay(number, &intent, wallet).await,
+                }
+            });
         }
     }
 
@@ -67,13 +73,14 @@ impl RunContext {
     }
 
     /// Returns when the youngest incomplete payment was made, of those that are meant to expire or of the others.
-    /// Payments that could not be paid do not count. Payments whose payer has no response yet count, whatever webhooks
+    /// Payments that could not be paid, or whose outbound transfer was refused, do not count. Payments whose payer has no response yet count, whatever webhooks
     /// reported.
     pub(super) fn open(&self, expiring: bool) -> Option<Instant> {
         let inner = self.session.state.read();
         let open = inner.records.iter().filter(|record| {
             let is_open = !record.is_complete() || record.is_ahead();
-            record.intent.behaviour.expires() == expiring && record.unsent.is_none() && is_open
+            let can_complete = record.unsent.is_none() && !record.is_outbound_refused();
+            record.intent.behaviour.expires() == expiring && can_complete && is_open
         });
         open.filter_map(|record| record.made.map(|made| made.at)).max()
     }

@@ -131,7 +131,7 @@ mod tests {
             let made = Initiated { payment_id, intermediary_wallet: Address::ZERO, payment_methods: None };
             state.answered(number, Some(now), Ok(made));
             let tx_hash = B256::from(alloy::primitives::U256::from(number + 1));
-            state.paid(number, now, Ok(Sent { tx_hash, at: now }));
+            state.paid(number, now, Ok(Sent { from: Address::ZERO, tx_hash, at: now }));
             assert_eq!(state.mined(tx_hash, now), Some(number));
             samples.mined(number, now);
         }

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::psp::{EXPIRES_SECS, PaymentTerms};
+use super::outbound::OutboundKind;
+use crate::psp::{AMOUNT_STEP_UNITS, EXPIRES_SECS, PaymentTerms};
 use crate::wire::{Amount, Chain, Token};
 use serde_with::SerializeDisplay;
 
@@ -13,6 +14,8 @@ const WHOLE: u8 = 100;
 pub const DIFFERENCE: Amount = Amount::from_tokens(1);
 /// Shortest time until expiry that the interface allows.
 pub const EXPIRES_SOON_SECS: u32 = 60;
+/// Odd factor that spreads consecutive numbers over all values.
+const SPREAD: u32 = 0x9e37_79b9;
 /// Time until expiry of held payments: the longest that the interface allows.
 pub const EXPIRES_HELD_SECS: u32 = 86_400;
 
@@ -31,6 +34,8 @@ crate::names! {
         Never = "never",
         /// Signs an authorization of the amount due, which the service collects.
         Authorized = "authorized",
+        /// Pays the amount due. The PSP refunds all or half of it after the settlement.
+        Refunded = "refunded",
         /// Does not pay. The payment stays live during the load.
         Held = "held",
     }
@@ -38,11 +43,20 @@ crate::names! {
 
 impl Behaviour {
     /// Behaviours of a mixture.
-    pub const MIXED: [Self; 6] = [Self::Exact, Self::Under, Self::Over, Self::Late, Self::Never, Self::Authorized];
+    pub const MIXED: [Self; 7] =
+        [Self::Exact, Self::Under, Self::Over, Self::Late, Self::Never, Self::Authorized, Self::Refunded];
 
     /// Returns true if the payment is meant to expire during the run.
     pub const fn expires(self) -> bool {
         matches!(self, Self::Late | Self::Never)
+    }
+
+    /// Returns the outbound transfer that the PSP requests after the settlement, if any.
+    pub const fn outbound(self) -> Option<OutboundKind> {
+        match self {
+            Self::Refunded => Some(OutboundKind::Refund),
+            _ => None,
+        }
     }
 }
 
@@ -148,7 +162,7 @@ impl Intent {
     /// Returns the amount that its payer sends, if any.
     pub fn paid_amount(&self) -> Option<Amount> {
         match self.behaviour {
-            Behaviour::Exact | Behaviour::Late | Behaviour::Authorized => Some(self.amount),
+            Behaviour::Exact | Behaviour::Late | Behaviour::Authorized | Behaviour::Refunded => Some(self.amount),
             Behaviour::Under => Some(self.amount.saturating_sub(DIFFERENCE)),
             Behaviour::Over => Some(self.amount.saturating_add(DIFFERENCE)),
             Behaviour::Never | Behaviour::Held => None,
@@ -160,8 +174,21 @@ impl Intent {
         match self.behaviour {
             Behaviour::Late | Behaviour::Never => EXPIRES_SOON_SECS,
             Behaviour::Held => EXPIRES_HELD_SECS,
-            Behaviour::Exact | Behaviour::Under | Behaviour::Over | Behaviour::Authorized => EXPIRES_SECS,
+            Behaviour::Exact | Behaviour::Under | Behaviour::Over | Behaviour::Authorized | Behaviour::Refunded => {
+                EXPIRES_SECS
+            }
         }
+    }
+
+    /// Returns the amount that leaves the PSP's vault again, if any. The amounts of the payments decide which refunds are
+    /// in part, so that they do not follow the pattern of the mixture.
+    pub fn outbound_amount(&self) -> Option<Amount> {
+        let Amount(units) = self.amount;
+        let number = u32::try_from(units / AMOUNT_STEP_UNITS).unwrap_or(0);
+        self.behaviour.outbound().map(|kind| match kind {
+            OutboundKind::Refund if number.wrapping_mul(SPREAD) >> 31 == 0 => self.amount,
+            OutboundKind::Refund => Amount(units / 2),
+        })
     }
 }
 
@@ -172,7 +199,7 @@ mod tests {
     #[test]
     fn parses_and_formats_mixtures() {
         let mix: Mix = "exact=90,under=4,over=3,late=2,never=1".parse().unwrap();
-        assert_eq!(mix.percent, [90, 4, 3, 2, 1, 0]);
+        assert_eq!(mix.percent, [90, 4, 3, 2, 1, 0, 0]);
         assert_eq!(mix.to_string(), "exact=90,under=4,over=3,late=2,never=1");
         assert_eq!("never=40, exact=60".parse::<Mix>().unwrap().to_string(), "exact=60,never=40");
         assert_eq!("authorized=50,exact=50".parse::<Mix>().unwrap().to_string(), "exact=50,authorized=50");
@@ -180,7 +207,10 @@ mod tests {
             ("exact=90", "add up to 90"),
             ("exact=90,never=20", "add up to 110"),
             ("exact=50,exact=50", "twice"),
-            ("exact=90,early=10", "`early` is unknown; known are exact, under, over, late, never, authorized"),
+            (
+                "exact=90,early=10",
+                "`early` is unknown; known are exact, under, over, late, never, authorized, refunded",
+            ),
             ("exact=90,held=10", "unknown"),
             ("exact=101", "whole percentage"),
             ("exact=-1", "whole percentage"),
@@ -194,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_pattern_is_evenly_interleaved() {
-        let mix: Mix = "exact=50,under=20,over=10,late=9,never=1,authorized=10".parse().unwrap();
+        let mix: Mix = "exact=50,under=20,over=10,late=9,never=1,authorized=5,refunded=5".parse().unwrap();
         let pattern = mix.pattern();
         for behaviour in Behaviour::MIXED {
             let count = pattern.iter().filter(|one| **one == behaviour).count();
@@ -203,6 +233,16 @@ mod tests {
         let first_half = pattern[..50].iter().filter(|one| **one == Behaviour::Exact).count();
         assert!((23..=27).contains(&first_half), "{first_half}");
         assert!(["exact=100", "never=100"].iter().all(|mix| mix.parse::<Mix>().unwrap().pattern().len() == 100));
+    }
+
+    #[test]
+    fn refunds_are_complete_or_in_part_in_every_pattern() {
+        for step in 1..7 {
+            let refunded = (0..100).map(|place| Intent::nth(place * step, Behaviour::Refunded));
+            let complete = refunded.filter(|intent| intent.outbound_amount() == Some(intent.amount)).count();
+            assert!((30..=70).contains(&complete), "{step}: {complete}");
+        }
+        assert_eq!(Intent::nth(0, Behaviour::Exact).outbound_amount(), None);
     }
 
     #[test]

@@ -44,6 +44,9 @@ pub const SETTLED: &[ExpectedEvent] = &[
     event(EventName::PaymentSettled, Status::Settled),
     event(EventName::PayinSettled, Status::Settled),
 ];
+/// Events of a payment that is settled and refunded.
+pub const REFUNDED: &[ExpectedEvent] =
+    &[SETTLED[0], SETTLED[1], SETTLED[2], SETTLED[3], event(EventName::RefundSent, Status::Settled)];
 /// Events of an underpayment.
 pub const UNDERPAID: &[ExpectedEvent] = &[
     event(EventName::PaymentMismatched, Status::Mismatched),
@@ -62,6 +65,7 @@ const PAID_LATE: &[ExpectedEvent] = &[EXPIRED[0], EXPIRED[1], OVERPAID[0], OVERP
 pub const fn events(behaviour: Behaviour) -> &'static [ExpectedEvent] {
     match behaviour {
         Behaviour::Exact | Behaviour::Authorized => SETTLED,
+        Behaviour::Refunded => REFUNDED,
         Behaviour::Under => UNDERPAID,
         Behaviour::Over => OVERPAID,
         Behaviour::Late => PAID_LATE,
@@ -73,7 +77,7 @@ pub const fn events(behaviour: Behaviour) -> &'static [ExpectedEvent] {
 /// Returns the end of a payment after its payer has acted.
 pub const fn ends(behaviour: Behaviour) -> ExpectedEnd {
     let (status, failure_reason, labels): (_, _, &'static [Label]) = match behaviour {
-        Behaviour::Exact => (Status::Settled, None, &[]),
+        Behaviour::Exact | Behaviour::Refunded => (Status::Settled, None, &[]),
         Behaviour::Authorized => (Status::Settled, None, &[Label::Authorized]),
         Behaviour::Under => (Status::Mismatched, None, &[Label::Underpaid]),
         Behaviour::Over => (Status::Mismatched, None, &[Label::Overpaid]),

@@ -124,6 +124,11 @@ fn judge(record: &Record, shown: Option<&String>) -> Option<Finding> {
     });
     let (kind, found) = match (shown, &record.unsent) {
         (None, _) if record.made.is_some() => (FindingKind::Lost, "the service no longer has this payment".to_owned()),
+        (Some(shown), _) if record.outbound.as_ref().is_some_and(|outbound| outbound.is_lost) => {
+            let lost =
+                format!("{shown}; the service no longer has the {}", record.expected_outbound().unwrap_or_default());
+            (FindingKind::Lost, std::iter::once(lost).chain(faults).collect::<Vec<_>>().join("; "))
+        }
         _ if !faults.is_empty() => {
             (FindingKind::Wrong, faults.into_iter().chain(never_came).collect::<Vec<_>>().join("; "))
         }
@@ -131,6 +136,12 @@ fn judge(record: &Record, shown: Option<&String>) -> Option<Finding> {
             (FindingKind::Lost, "webhooks reported it, but the service does not have it".to_owned())
         }
         (Some(shown), Some(why)) => (FindingKind::Unpaid, format!("{shown}; its payer could not pay: {why}")),
+        (Some(shown), None) if record.is_outbound_refused() => {
+            let why = record.outbound.as_ref().and_then(|outbound| outbound.not_made.as_ref());
+            let why = why.map_or("no answer", |why| why.kind.as_str());
+            let outbound = record.expected_outbound().unwrap_or_default();
+            (FindingKind::Unpaid, format!("{shown}; the service did not accept the {outbound}: {why}"))
+        }
         (Some(shown), None) => (FindingKind::Undelivered, format!("{shown}; {}", never_came?)),
         (None, _) => return None,
     };
@@ -168,7 +179,8 @@ fn expected(record: &Record) -> String {
     let text = expect::state(ends.status.as_str(), ends.failure_reason, labels);
     let names: Vec<&str> = expect::events(behaviour).iter().map(|event| EventName::as_str(event.name)).collect();
     let received = record.intent.paid_amount().unwrap_or_default();
-    format!("{text}, {received} of {} received; webhooks: {}", record.intent.amount, names.join(", "))
+    let outbound = record.expected_outbound().map(|outbound| format!("; {outbound}")).unwrap_or_default();
+    format!("{text}, {received} of {} received{outbound}; webhooks: {}", record.intent.amount, names.join(", "))
 }
 
 #[cfg(test)]

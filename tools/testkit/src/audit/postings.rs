@@ -41,19 +41,41 @@ pub(super) struct Postings {
     /// Increase of the PSP's vaults by all postings, of any subject.
     vaults: HashMap<(Chain, Address), i64>,
     of_run: u64,
+    /// Kind and amount of each posting of an outbound transfer, by its id.
+    outbound: HashMap<String, Vec<(String, Amount)>>,
 }
 
+/// An outbound transfer of the run that the service accepted.
+#[derive(Debug, Clone)]
+pub(super) struct ExpectedOutbound {
+    pub(super) number: u32,
+    pub(super) id: String,
+    pub(super) amount: Amount,
+    /// True if it may still be on its way.
+    pub(super) is_late: bool,
+}
+
+/// Postings of an outbound transfer from the vault.
+const OUTBOUND_POSTINGS: [&str; 2] = ["reserved", "sent"];
+
 impl Postings {
-    /// Makes empty sums for payments in these tokens.
-    pub(super) fn of(payments: impl Iterator<Item = (PaymentId, (Chain, Address))>) -> Self {
+    /// Makes empty sums for payments in these tokens, and for outbound transfers.
+    pub(super) fn of(
+        payments: impl Iterator<Item = (PaymentId, (Chain, Address))>,
+        outbound: &[ExpectedOutbound],
+    ) -> Self {
         let of_payments = payments.map(|(id, asset)| (id, (asset, Posted::default()))).collect();
-        Self { of_payments, ..Self::default() }
+        let outbound = outbound.iter().map(|outbound| (outbound.id.clone(), Vec::new())).collect();
+        Self { of_payments, outbound, ..Self::default() }
     }
 
     pub(super) fn add(&mut self, entry: &LedgerEntry) {
         let asset = (entry.chain, entry.token_address);
         let vault = self.vaults.entry(asset).or_default();
         *vault = vault.saturating_add(entry.change_of(&["psp", "in_flight"]));
+        if let Some(posted) = self.outbound.get_mut(&entry.reference) {
+            posted.push((entry.kind.clone(), entry.amount));
+        }
         let of_payment = entry.subject.parse().ok().and_then(|id: PaymentId| self.of_payments.get_mut(&id));
         let Some((of_asset, posted)) = of_payment else { return };
         self.of_run += 1;
@@ -149,6 +171,26 @@ pub(super) fn compare(
     compared
 }
 
+/// Compares the postings of outbound transfers: each must be reserved and sent once. Returns the faults of their payments.
+pub(super) fn compare_outbound(owed: &[ExpectedOutbound], postings: &Postings) -> Vec<(u32, String)> {
+    if postings.of_run == 0 {
+        // The ledger was not compared.
+        return Vec::new();
+    }
+    let fault = |ExpectedOutbound { number, id, amount, is_late }: &ExpectedOutbound| {
+        let wanted = OUTBOUND_POSTINGS.map(|kind| (kind.to_owned(), *amount));
+        let found = postings.outbound.get(id).map_or(&[][..], Vec::as_slice);
+        let is_behind = *is_late && wanted.starts_with(found);
+        (found != wanted && !is_behind).then(|| {
+            let words = |posted: &[(String, Amount)]| {
+                posted.iter().map(|(kind, amount)| format!("{kind} {amount}")).collect::<Vec<_>>().join(", ")
+            };
+            (*number, format!("the ledger has `{}` of {id}, not `{}`", words(found), words(&wanted)))
+        })
+    };
+    owed.iter().filter_map(fault).collect()
+}
+
 /// Assigns a difference to the payment whose share is equal to it, or names the candidates.
 fn assign(compared: &mut Compared, owed: &[ExpectedPostings], asset: (Chain, Token), grew: Increase, differs: String) {
     let difference = grew.balance.saturating_sub(grew.ledger).saturating_abs();
@@ -209,7 +251,7 @@ mod tests {
 
     /// Compares with a balance that increased by `grew`.
     fn compared(owed: &[ExpectedPostings], entries: &[LedgerEntry], grew: i64) -> Compared {
-        let mut postings = Postings::of(owed.iter().map(|owed| (owed.id, (ASSET.0, CONTRACT))));
+        let mut postings = Postings::of(owed.iter().map(|owed| (owed.id, (ASSET.0, CONTRACT))), &[]);
         for entry in entries {
             postings.add(entry);
         }
@@ -231,6 +273,26 @@ mod tests {
         let compared = compared(&owed, &entries, 100 + 200 + 50 - 30);
         assert_eq!((compared.faults, compared.unassigned, compared.notes), (vec![], vec![], vec![]));
         assert_eq!(compared.balances[&ASSET], Increase { balance: 320, ledger: 320 });
+    }
+
+    #[test]
+    fn an_outbound_transfer_is_posted_once() {
+        let id = "rf_1".to_owned();
+        let order = |is_late| [ExpectedOutbound { number: 7, id: id.clone(), amount: Amount(30), is_late }];
+        let [reserved, sent] = [(["psp", "in_flight"], "reserved"), (["in_flight", "external"], "sent")]
+            .map(|(accounts, kind)| LedgerEntry { reference: id.clone(), ..entry("pay_1", kind, accounts, 30) });
+        for (entries, is_late, found) in [
+            (vec![&reserved, &sent], false, None),
+            (vec![&reserved], true, None),
+            (vec![&reserved], false, Some("`reserved 0.00003`")),
+            (vec![&reserved, &sent, &sent], true, Some("`reserved 0.00003, sent 0.00003, sent 0.00003`")),
+        ] {
+            let mut postings = Postings { of_run: 1, ..Postings::of(std::iter::empty(), &order(is_late)) };
+            entries.into_iter().for_each(|entry| postings.add(entry));
+            let faults = compare_outbound(&order(is_late), &postings);
+            let wanted = |found| (7, format!("the ledger has {found} of rf_1, not `reserved 0.00003, sent 0.00003`"));
+            assert_eq!(faults, found.map(wanted).into_iter().collect::<Vec<_>>());
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::behaviour::{Behaviour, Intent};
 use super::expect;
+use super::outbound::Outbound;
 use super::stages::Stage;
 use crate::receiver::WebhookEvent;
 
@@ -39,6 +40,8 @@ pub struct Record {
     pub reported_id: Option<PaymentId>,
     /// Transfer of its payer.
     pub sent: Option<(B256, Instant)>,
+    /// Account of its payer, if it sent a transfer.
+    pub payer: Option<Address>,
     /// Time at which the service accepted the authorization of its payer.
     pub authorized: Option<Instant>,
     /// Reason why its payer sent neither a transfer nor an authorization.
@@ -57,6 +60,8 @@ pub struct Record {
     pub events: Vec<Option<EventId>>,
     /// Its events, if its chain was reorganised.
     reorged: Option<ReorgedEvents>,
+    /// Outbound transfer after the settlement, if it was requested.
+    pub outbound: Option<Box<Outbound>>,
     /// Settlement that a webhook reported.
     pub reported: Option<ReportedSettlement>,
     /// Faults.
@@ -132,6 +137,7 @@ impl Record {
             not_made: None,
             reported_id: None,
             sent: None,
+            payer: None,
             authorized: None,
             unsent: None,
             mined: None,
@@ -141,6 +147,7 @@ impl Record {
             completed: None,
             events: vec![None; expect::events(intent.behaviour).len()],
             reorged: None,
+            outbound: None,
             reported: None,
             faults: Vec::new(),
             is_late: false,
@@ -216,10 +223,9 @@ impl Record {
             return events.missing(self.intent.behaviour);
         }
         let expected = expect::events(self.intent.behaviour).iter().zip(1..).zip(&self.events);
-        expected
-            .filter(|(_, events)| events.is_none())
-            .map(|((event, place), _)| (event.name.as_str(), place))
-            .collect()
+        let missing = expected.filter(|(_, events)| events.is_none()).map(|(event, _)| event);
+        let is_awaited = |name: EventName| !(self.is_outbound_refused() && name.is_of_outbound());
+        missing.filter(|(event, _)| is_awaited(event.name)).map(|(event, place)| (event.name.as_str(), place)).collect()
     }
 
     /// Returns true if an event before this one has not arrived yet.
@@ -246,12 +252,14 @@ impl Record {
             (Stage::Mined, !is_mined, sent),
             (Stage::Confirmed, self.confirmed.is_none() && announces(EventName::PaymentConfirmed), self.mined),
             (Stage::Settled, self.settled.is_none() && announces(EventName::PaymentSettled), self.confirmed),
-            (Stage::Complete, !self.is_complete(), Some(self.intended)),
+            (Stage::Complete, !self.is_complete() && self.intent.behaviour.outbound().is_none(), Some(self.intended)),
         ];
         let awaited =
             stages.into_iter().filter(|(_, is_awaited, _)| *is_awaited).map(|(stage, _, since)| (stage, since));
         // The time of the missing events is unknown.
-        awaited.chain(self.missing().iter().map(|_| (Stage::Webhook, None))).collect()
+        let is_of_outbound = |name: &str| name.parse().is_ok_and(EventName::is_of_outbound);
+        let missing = self.missing().into_iter().filter(|(name, _)| !is_of_outbound(name));
+        awaited.chain(missing.map(|_| (Stage::Webhook, None))).collect()
     }
 
     /// Records an event and compares it with the expected one.

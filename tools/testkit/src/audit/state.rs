@@ -5,7 +5,7 @@
 
 mod webhooks;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use crate::wire::{Chain, PaymentId};
@@ -23,7 +23,7 @@ use super::record::{InitiatedAt, InitiationFailure, Record};
 use super::stages::{Stage, Stages};
 use super::tally::Tally;
 use crate::payers::{Sent, Unsent};
-use crate::psp::{InitiateFailed, Initiated};
+use crate::psp::{InitiateFailed, Initiated, OrderFailed};
 
 /// Largest number of transactions of others (the settler's among them) that are kept, before old ones are removed.
 const MINED_EARLY_MAX: usize = 10_000;
@@ -49,7 +49,7 @@ pub struct RunState {
     /// Behaviour of the webhook receiver.
     pub reception: Reception,
     inner: Mutex<Inner>,
-    expired: mpsc::UnboundedSender<u32>,
+    due_next: mpsc::UnboundedSender<u32>,
 }
 
 /// State behind the lock.
@@ -65,6 +65,8 @@ pub struct Inner {
     by_id: HashMap<PaymentId, u32>,
     by_transfer: HashMap<B256, u32>,
     mined_early: HashMap<B256, Instant>,
+    /// Payments that prepare the run. Their webhooks are not compared.
+    prepared: HashSet<PaymentId>,
     /// Arrival of the newest genuine webhook.
     last_webhook: Option<Instant>,
     /// True if the run has ended. Later events are not measured.
@@ -72,10 +74,11 @@ pub struct Inner {
 }
 
 impl RunState {
-    /// Makes an empty state, and the receiver of expired payments that are now to be paid. `offset_secs` is the offset
+    /// Makes an empty state, and the receiver of payments whose next step is due: they have expired and are now to be paid,
+    /// or they are settled and the PSP is to send money on. `offset_secs` is the offset
     /// of the service's clock, `fee_bps` the treasury's share of a settlement in basis points.
     pub fn new(run: &str, offset_secs: i64, fee_bps: u16) -> (Self, mpsc::UnboundedReceiver<u32>) {
-        let (expired, late) = mpsc::unbounded_channel();
+        let (due_next, due) = mpsc::unbounded_channel();
         let mut inner = Inner::default();
         inner.clock.ahead(offset_secs);
         let state = Self {
@@ -87,9 +90,9 @@ impl RunState {
             disturbances: Disturbances::default(),
             reception: Reception::default(),
             inner: Mutex::new(inner),
-            expired,
+            due_next,
         };
-        (state, late)
+        (state, due)
     }
 
     /// Returns the name of the run.
@@ -110,6 +113,11 @@ impl RunState {
     /// Returns the number in a reference of this run.
     pub fn number(&self, reference: &str) -> Option<u32> {
         reference.strip_prefix("load-")?.strip_prefix(&self.run)?.strip_prefix('-')?.parse().ok()
+    }
+
+    /// Adds a payment that prepares the run.
+    pub fn prepare(&self, id: PaymentId) {
+        self.inner.lock().prepared.insert(id);
     }
 
     /// Locks the state, to read all of it at the end.
@@ -212,7 +220,8 @@ impl RunState {
         let mut inner = self.inner.lock();
         let Some(record) = inner.record(number) else { return };
         match sent {
-            Ok(Sent { tx_hash, at }) => {
+            Ok(Sent { from, tx_hash, at }) => {
+                record.payer = Some(from);
                 record.set_sent(tx_hash, at);
                 let intended = record.intended;
                 let on_time = record.intent.behaviour != Behaviour::Late;
@@ -248,6 +257,18 @@ impl RunState {
         drop(inner);
         self.tally.count(|counted| &mut counted.sent);
         self.stages.record(Stage::Sent, at - intended, at - asked);
+    }
+
+    /// Records the answer to the request of an outbound transfer: its id, or the failure.
+    pub fn outbound_answered(&self, number: u32, answer: Result<String, OrderFailed>) {
+        let at = Instant::now();
+        let answer = answer.map_err(|failed| {
+            self.tally.error(&failed.to_string());
+            InitiationFailure { kind: failed.to_string(), may_be_there: failed.may_be_made() }
+        });
+        if let Some(record) = self.inner.lock().record(number) {
+            record.outbound_answered(answer, at);
+        }
     }
 
     fn unsent(&self, number: u32, unsent: &Unsent) {

@@ -9,12 +9,15 @@ use crate::audit::behaviour::{Behaviour, Intent};
 use crate::audit::clock::SLACK;
 use crate::audit::expect::{self, ExpectedEvent};
 use crate::receiver::WebhookEvent;
-use crate::wire::{Amount, Label, Status};
+use crate::wire::{Amount, EventName, Label, Status};
 
 impl Record {
     /// Compares an event with the expected one. `is_newest` is true if no later event arrived.
     pub(super) fn compare(&mut self, event: &WebhookEvent, wanted: ExpectedEvent, is_newest: bool) {
         self.compare_values(event, wanted);
+        if wanted.name == EventName::RefundSent {
+            return self.compare_refund(event);
+        }
         // The transaction of a collection is that of the settlement.
         let is_settled = wanted.status == Status::Settled || self.intent.behaviour == Behaviour::Authorized;
         let Some(reported) = reported(event).filter(|_| is_settled) else { return };

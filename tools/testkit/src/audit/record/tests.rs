@@ -3,11 +3,15 @@
 use chrono::TimeDelta;
 
 use super::*;
+use crate::audit::outbound::OutboundOrder;
 use crate::wire::Status;
 
 pub(in crate::audit) const HASH: B256 = B256::repeat_byte(7);
 const DUE_AT: DateTime<Utc> = DateTime::UNIX_EPOCH;
 const FEE_BPS: u16 = 33;
+/// Recipient and id of a refund.
+pub(in crate::audit) const RECIPIENT: Address = Address::repeat_byte(5);
+pub(in crate::audit) const REFUND: &str = "rf_1";
 
 /// Makes a payment without any response.
 fn unanswered(behaviour: Behaviour) -> Record {
@@ -24,6 +28,10 @@ pub(in crate::audit) fn record(behaviour: Behaviour) -> Record {
     } else {
         record.sent = record.intent.paid_amount().map(|_| (HASH, at));
     }
+    if let (Some(kind), Some(amount)) = (behaviour.outbound(), record.intent.outbound_amount()) {
+        record.request_outbound(OutboundOrder { kind, amount, to: RECIPIENT }, at);
+        record.outbound_answered(Ok(REFUND.to_owned()), at);
+    }
     record
 }
 
@@ -34,6 +42,7 @@ pub(in crate::audit) fn event(record: &Record, place: usize) -> WebhookEvent {
     let received = Amount(expect::received_units(intent, wanted.status));
     let paid = matches!(wanted.status, Status::Confirmed | Status::Settled);
     let failed = wanted.status == Status::Failed;
+    let refunds = wanted.name == EventName::RefundSent;
     let treasury = received.units() * i64::from(record.fee_bps) / 10_000;
     WebhookEvent {
         event: wanted.name.to_string(),
@@ -52,6 +61,9 @@ pub(in crate::audit) fn event(record: &Record, place: usize) -> WebhookEvent {
         treasury_fee: paid.then(|| Amount(treasury).to_string()),
         failure_reason: failed.then(|| "expired".to_owned()),
         labels: expect::labels(intent.behaviour, wanted.status).iter().map(ToString::to_string).collect(),
+        refund_id: refunds.then(|| REFUND.to_owned()),
+        refund_amount: intent.outbound_amount().filter(|_| refunds).map(|amount| amount.to_string()),
+        refund_address: refunds.then_some(RECIPIENT),
     }
 }
 
@@ -71,7 +83,7 @@ fn expected_events_have_no_fault() {
         }
         assert!(record.is_complete() && record.missing().is_empty());
         assert_eq!(record.faults, Vec::<String>::new(), "{behaviour:?}");
-        assert_eq!(record.reported.is_some(), matches!(behaviour, Behaviour::Exact | Behaviour::Authorized));
+        assert_eq!(record.reported.is_some(), expect::ends(behaviour).status == Status::Settled);
     }
 }
 

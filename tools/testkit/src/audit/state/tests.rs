@@ -94,7 +94,7 @@ fn a_step_with_a_known_beginning_is_counted() {
     let state = state(&[Behaviour::Exact]);
     let id = made(&state, 0);
     let now = Instant::now();
-    state.paid(0, now, Ok(Sent { tx_hash: HASH, at: now }));
+    state.paid(0, now, Ok(Sent { from: Address::ZERO, tx_hash: HASH, at: now }));
     assert_eq!(state.mined(HASH, now), Some(0));
     std::thread::sleep(WAIT);
     receive(&state, id, CONFIRMED);
@@ -115,7 +115,7 @@ fn a_webhook_before_the_payers_response_is_compared_later() {
         receive(&state, id, CONFIRMED);
         assert!(state.read().records[0].faults.is_empty());
         let now = Instant::now();
-        state.paid(0, now, Ok(Sent { tx_hash: sent, at: now }));
+        state.paid(0, now, Ok(Sent { from: Address::ZERO, tx_hash: sent, at: now }));
         assert_eq!(state.read().records[0].faults.len(), faults);
     }
 }
@@ -125,7 +125,7 @@ fn a_transfer_that_is_not_shown_counts_with_its_wait() {
     let state = state(&[Behaviour::Exact]);
     made(&state, 0);
     let now = Instant::now();
-    state.paid(0, now, Ok(Sent { tx_hash: HASH, at: now }));
+    state.paid(0, now, Ok(Sent { from: Address::ZERO, tx_hash: HASH, at: now }));
     state.mined(HASH, now);
     state.unseen(0, now + Duration::from_secs(5));
     let seen = stage(&state, Stage::Seen).unwrap();
@@ -165,11 +165,11 @@ fn missing_events_count_with_their_wait_at_the_end() {
     let now = Instant::now();
     // The first payment lacks settlement and last webhooks. The transfer of the second is in no block. The third could
     // not be paid.
-    state.paid(0, now, Ok(Sent { tx_hash: HASH, at: now }));
+    state.paid(0, now, Ok(Sent { from: Address::ZERO, tx_hash: HASH, at: now }));
     state.mined(HASH, now);
     receive(&state, id, CONFIRMED);
     receive(&state, id, CONFIRMED + 1);
-    state.paid(1, now, Ok(Sent { tx_hash: B256::repeat_byte(8), at: now }));
+    state.paid(1, now, Ok(Sent { from: Address::ZERO, tx_hash: B256::repeat_byte(8), at: now }));
     state.paid(2, now, Err(Unsent::Ended));
     std::thread::sleep(WAIT);
     state.end();

@@ -12,7 +12,7 @@ use crate::audit::reception::Reply;
 use crate::audit::record::{Novelty, Record};
 use crate::audit::stages::Stage;
 use crate::receiver::{WebhookEvent, WebhookRequest};
-use crate::wire::EventName;
+use crate::wire::{EventName, PaymentId};
 
 /// Largest number of recorded forged webhooks, and of webhooks of other payments.
 const UNWANTED_MAX: usize = 20;
@@ -51,8 +51,11 @@ impl RunState {
 
     fn receive_event(&self, request: &WebhookRequest, event: &WebhookEvent) {
         let WebhookRequest { at, at_wall, webhook_id, .. } = request;
-        self.tally.count(|counted| &mut counted.webhooks);
         let mut inner = self.inner.lock();
+        if event.payment_id.parse().is_ok_and(|id: PaymentId| inner.prepared.contains(&id)) {
+            return;
+        }
+        self.tally.count(|counted| &mut counted.webhooks);
         inner.last_webhook = Some(*at);
         let (age, is_closed) = (inner.clock.age(&event.timestamp, *at_wall), inner.is_closed);
         let number = self.number_of(&inner, event);
@@ -81,6 +84,9 @@ impl RunState {
             return record.fault(format!("{name} has the timestamp `{}`, which is not in the past", event.timestamp));
         };
         let happened = at.checked_sub(age).unwrap_or(*at);
+        if name.is_of_outbound() {
+            record.outbound_announced(name, happened, *at);
+        }
         let is_authorized = record.intent.behaviour == Behaviour::Authorized;
         // The stage that this event reaches, and the time of the stage before.
         let reached = match name {
@@ -118,13 +124,16 @@ impl RunState {
             record.completed = Some(*at);
         }
         // Otherwise its wait has timed out and counted already.
-        if !is_closed {
+        if !is_closed && !name.is_of_outbound() {
             self.measure(record, *at, happened, reached);
         }
-        let to_be_paid = record.intent.behaviour == Behaviour::Late && name == EventName::PaymentFailed;
+        let follows = match record.intent.behaviour {
+            Behaviour::Late => name == EventName::PaymentFailed,
+            behaviour => behaviour.outbound().is_some() && name == EventName::PaymentSettled,
+        };
         drop(inner);
-        if to_be_paid {
-            let _ = self.expired.send(number);
+        if follows {
+            let _ = self.due_next.send(number);
         }
     }
 
@@ -143,7 +152,7 @@ impl RunState {
             self.stages.record_step(Stage::Webhook, at - happened);
         } else {
             self.stages.record(Stage::Webhook, at - intended, at - happened);
-            if record.completed == Some(at) {
+            if record.completed == Some(at) && record.intent.behaviour.outbound().is_none() {
                 self.stages.record(Stage::Complete, at - intended, at - intended);
             }
         }

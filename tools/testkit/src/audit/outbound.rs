@@ -1,0 +1,281 @@
+//! Outbound transfers of a run: after the settlement of a payment, the PSP sends money of it on. One payment has at most
+//! one.
+//!
+//! Pure. The expected recipient and amount are those of the request. Answers, webhooks, lists, chain and ledger are
+//! compared with them and never replace them.
+
+mod check;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use alloy::primitives::Address;
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::behaviour::Intent;
+use super::expect;
+use super::record::{InitiationFailure, Record};
+use super::stages::{Latencies, LatencyFigures};
+use crate::receiver::WebhookEvent;
+use crate::wire::{Amount, Chain, EventName, Token};
+
+pub(super) use check::{SentTransfers, compare_listed, owed, read_listed};
+
+crate::names! {
+    /// Kind of an outbound transfer.
+    OutboundKind, "a kind of outbound transfer" {
+        /// Back to the payer.
+        Refund = "refund",
+    }
+}
+
+impl OutboundKind {
+    /// Returns the event that reports that it is final on-chain.
+    pub const fn sent_event(self) -> EventName {
+        match self {
+            Self::Refund => EventName::RefundSent,
+        }
+    }
+}
+
+/// Request of an outbound transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutboundOrder {
+    /// Kind.
+    pub kind: OutboundKind,
+    /// Amount.
+    pub amount: Amount,
+    /// Recipient.
+    pub to: Address,
+}
+
+/// An outbound transfer as the load tester knows it.
+#[derive(Debug)]
+pub struct Outbound {
+    /// The request.
+    pub order: OutboundOrder,
+    /// Time of the request.
+    pub asked: Instant,
+    /// Its id, from the answer.
+    pub id: Option<String>,
+    /// Time of the answer that accepted it.
+    pub accepted: Option<Instant>,
+    /// Reason why there is no such answer.
+    pub not_made: Option<InitiationFailure>,
+    /// Time at which it became final, by its event.
+    pub sent: Option<Instant>,
+    /// Its transaction, by its event.
+    pub tx_hash: Option<String>,
+    /// Arrival of the last expected webhook.
+    pub completed: Option<Instant>,
+    /// True if it was accepted and does not exist at the end.
+    pub is_lost: bool,
+    /// Id that a webhook reported.
+    reported_id: Option<String>,
+}
+
+impl Outbound {
+    fn new(order: OutboundOrder, asked: Instant) -> Self {
+        Self {
+            order,
+            asked,
+            id: None,
+            accepted: None,
+            not_made: None,
+            sent: None,
+            tx_hash: None,
+            completed: None,
+            is_lost: false,
+            reported_id: None,
+        }
+    }
+
+    /// Returns the reason why it must not exist, if it was refused.
+    fn refusal(&self) -> Option<&str> {
+        self.not_made.as_ref().filter(|why| !why.may_be_there).map(|why| why.kind.as_str())
+    }
+}
+
+/// Amounts that the outbound transfers of a run take out of the vault beyond what their payments bring in, by token: the
+/// fee is refunded, too.
+#[derive(Debug, Default)]
+pub struct Shortfalls(pub(super) BTreeMap<(Chain, Token), Amount>);
+
+impl Shortfalls {
+    /// Adds up the payments of a run. `fee_bps` is the treasury's share.
+    pub fn of(intents: impl Iterator<Item = Intent>, fee_bps: u16) -> Self {
+        let mut shortfalls: BTreeMap<(Chain, Token), Amount> = BTreeMap::new();
+        for intent in intents {
+            let share = intent.amount.saturating_sub(expect::treasury_fee(intent.amount, fee_bps));
+            let lacks = intent.outbound_amount().unwrap_or_default().saturating_sub(share);
+            if lacks > Amount::ZERO {
+                let sum = shortfalls.entry((intent.chain, intent.token)).or_default();
+                *sum = sum.saturating_add(lacks);
+            }
+        }
+        Self(shortfalls)
+    }
+}
+
+impl Record {
+    /// Records that the PSP requests an outbound transfer.
+    pub fn request_outbound(&mut self, order: OutboundOrder, asked: Instant) {
+        self.outbound = Some(Box::new(Outbound::new(order, asked)));
+    }
+
+    /// Records the answer to the request of the outbound transfer: its id, or the failure.
+    pub fn outbound_answered(&mut self, answer: Result<String, InitiationFailure>, at: Instant) {
+        let Some(outbound) = &mut self.outbound else { return };
+        match answer {
+            Ok(id) => {
+                (outbound.id, outbound.accepted) = (Some(id), Some(at));
+                self.compare_outbound_ids();
+            }
+            Err(why) => outbound.not_made = Some(why),
+        }
+    }
+
+    /// Compares an event of the outbound transfer with its request.
+    pub(super) fn compare_refund(&mut self, event: &WebhookEvent) {
+        let to = event.refund_address;
+        self.compare_outbound(event, event.refund_id.as_deref(), event.refund_amount.as_deref(), to);
+    }
+
+    fn compare_outbound(&mut self, event: &WebhookEvent, id: Option<&str>, amount: Option<&str>, to: Option<Address>) {
+        let name = &event.event;
+        let Some(outbound) = &mut self.outbound else {
+            return self.fault(format!("{name}: the PSP did not request it"));
+        };
+        let OutboundOrder { kind, amount: wanted, to: recipient } = outbound.order;
+        let is_other = outbound.reported_id.as_deref().is_some_and(|other| Some(other) != id);
+        outbound.reported_id = id.map(str::to_owned);
+        if name == kind.sent_event().as_str() {
+            outbound.tx_hash.clone_from(&event.tx_hash);
+        }
+        let lacks_tx = name == kind.sent_event().as_str() && event.tx_hash.is_none();
+        let is_same = amount == Some(wanted.to_string().as_str()) && to == Some(recipient);
+        if !is_same {
+            let to = to.map_or_else(|| "-".to_owned(), |to| to.to_string());
+            let amount = amount.unwrap_or("-");
+            self.fault(format!("{name}: {amount} to {to}, not {wanted} to {recipient}"));
+        }
+        if lacks_tx {
+            self.fault(format!("{name} has no tx_hash"));
+        }
+        if is_other {
+            self.fault(format!("{name}: another {kind} with the id `{}`", id.unwrap_or("-")));
+        }
+        self.compare_outbound_ids();
+    }
+
+    fn compare_outbound_ids(&mut self) {
+        let Some(outbound) = &self.outbound else { return };
+        if let (Some(id), Some(reported)) = (&outbound.id, &outbound.reported_id)
+            && id != reported
+        {
+            let fault = format!("webhooks report the {} {reported}, not {id}", outbound.order.kind);
+            self.fault(fault);
+        }
+    }
+
+    /// Records when an event of the outbound transfer happened, and that its webhook arrived. Latencies are of the first
+    /// time.
+    pub(super) fn outbound_announced(&mut self, name: EventName, happened: Instant, at: Instant) {
+        let is_complete = self.is_complete();
+        let Some(outbound) = &mut self.outbound else { return };
+        if name == outbound.order.kind.sent_event() {
+            outbound.sent = outbound.sent.or(Some(happened));
+        }
+        if is_complete {
+            outbound.completed = outbound.completed.or(Some(at));
+        }
+    }
+
+    /// Returns true if the outbound transfer was not accepted, so that its events do not arrive.
+    pub fn is_outbound_refused(&self) -> bool {
+        self.outbound.as_ref().is_some_and(|outbound| outbound.not_made.is_some())
+    }
+
+    /// Describes the outbound transfer that is expected.
+    pub(super) fn expected_outbound(&self) -> Option<String> {
+        let kind = self.intent.behaviour.outbound()?;
+        let (amount, token) = (self.intent.outbound_amount()?, self.intent.token);
+        let to = self.outbound.as_ref().map(|outbound| format!(" to {}", outbound.order.to)).unwrap_or_default();
+        Some(format!("{kind} of {amount} {token}{to}"))
+    }
+}
+
+crate::names! {
+    /// Stages of an outbound transfer.
+    OutboundStage, "a stage of an outbound transfer" {
+        /// The service responded with 202.
+        Accepted = "accepted",
+        /// It is final on-chain, by the timestamp of its event.
+        Sent = "sent",
+        /// Its last expected webhook arrived.
+        Complete = "complete",
+    }
+}
+
+/// Outbound transfers of one kind in a report.
+#[derive(Debug, Clone, Serialize)]
+pub struct OutboundFigures {
+    /// Kind.
+    pub kind: OutboundKind,
+    /// Number of requests.
+    pub requested: u64,
+    /// Those that the service did not accept.
+    pub not_accepted: u64,
+    /// Those of which every expected webhook arrived.
+    pub complete: u64,
+    /// Latencies.
+    pub stages: Vec<OutboundStageFigures>,
+}
+
+/// One stage of the outbound transfers of one kind.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct OutboundStageFigures {
+    /// Stage.
+    pub stage: OutboundStage,
+    /// Latencies from the request, which follows `payment.settled` at once.
+    pub from_request: LatencyFigures,
+    /// Accepted transfers that did not reach the stage. Their wait counts as a lower bound.
+    pub timed_out: u64,
+}
+
+/// Returns the figures of the kinds that occurred, at the end of the run.
+pub fn figures<'a>(records: impl Iterator<Item = &'a Record> + Clone, now: Instant) -> Vec<OutboundFigures> {
+    let of_kind = |kind: OutboundKind| {
+        let outbound = records.clone().filter_map(|record| record.outbound.as_deref());
+        let of: Vec<&Outbound> = outbound.filter(|outbound| outbound.order.kind == kind).collect();
+        let count = |is: &dyn Fn(&Outbound) -> bool| of.iter().filter(|outbound| is(outbound)).count() as u64;
+        (!of.is_empty()).then(|| OutboundFigures {
+            kind,
+            requested: of.len() as u64,
+            not_accepted: count(&|outbound| outbound.accepted.is_none()),
+            complete: count(&|outbound| outbound.completed.is_some()),
+            stages: OutboundStage::ALL.map(|stage| stage_figures(stage, &of, now)).to_vec(),
+        })
+    };
+    OutboundKind::ALL.into_iter().filter_map(of_kind).collect()
+}
+
+fn stage_figures(stage: OutboundStage, all: &[&Outbound], now: Instant) -> OutboundStageFigures {
+    let (mut latencies, mut timed_out) = (Latencies::default(), 0);
+    for outbound in all.iter().filter(|outbound| outbound.accepted.is_some()) {
+        let reached = match stage {
+            OutboundStage::Accepted => outbound.accepted,
+            OutboundStage::Sent => outbound.sent,
+            OutboundStage::Complete => outbound.completed,
+        };
+        timed_out += u64::from(reached.is_none());
+        // A clock that is behind may put an event before its request.
+        let latency = reached.unwrap_or(now).checked_duration_since(outbound.asked).unwrap_or(Duration::ZERO);
+        latencies.record(latency);
+    }
+    OutboundStageFigures { stage, from_request: latencies.figures(), timed_out }
+}
+
+#[cfg(test)]
+mod tests;
