@@ -7,7 +7,7 @@ use super::{against, only_finding, report, run};
 use crate::call::assert_has;
 
 /// Behaviours with outbound transfers, among others.
-const MIX: &str = "exact=40,refunded=60";
+const MIX: &str = "exact=20,refunded=60,paid_out=20";
 
 /// Returns the figures of a kind.
 fn figures<'a>(report: &'a Value, kind: &str) -> &'a Value {
@@ -27,12 +27,12 @@ async fn passes_outbound_transfers_of_a_sound_service() {
         &report["counted"],
         json!({ "due": 100, "accepted": 100, "complete": 100, "settled": 100, "foreign": 0 }),
     );
-    for kind in ["refund"] {
+    for (kind, count) in [("refund", 60), ("payout", 20)] {
         let of = figures(&report, kind);
-        assert_has(of, json!({ "requested": 60, "not_accepted": 0, "complete": 60 }));
+        assert_has(of, json!({ "requested": count, "not_accepted": 0, "complete": count }));
         let stages = of["stages"].as_array().unwrap();
         let p50 = |place: usize| stages[place]["from_request"]["p50_ms"].as_f64().unwrap();
-        assert!(stages.iter().all(|of| of["from_request"]["count"] == 60 && of["timed_out"] == 0), "{of:#}");
+        assert!(stages.iter().all(|of| of["from_request"]["count"] == count && of["timed_out"] == 0), "{of:#}");
         assert!(p50(0) < p50(1) && p50(1) <= p50(2), "{of:#}");
     }
     let holdings = report["holdings"].as_array().unwrap();
@@ -50,7 +50,9 @@ async fn kills_lose_and_double_no_outbound_transfer() {
     let args = format!("--rate 10/s --duration 12s --mix {MIX} --block-time-ms 100 --json --fault 'kill@5s; kill@9s'");
     let report = report(&run(&args).await, 0);
     assert_has(&report, json!({ "findings": [], "audited": true }));
-    assert_eq!(figures(&report, "refund")["not_accepted"], 0, "{:#}", report["outbound"]);
+    for kind in ["refund", "payout"] {
+        assert_eq!(figures(&report, kind)["not_accepted"], 0, "{:#}", report["outbound"]);
+    }
 }
 
 /// Marks the webhook of one refund as delivered without sending it.
@@ -63,10 +65,10 @@ const DROP_ONE_REFUND_WEBHOOK: &str = "
         INSERT INTO planted VALUES (NEW.payment_id);
     END";
 
-/// Posts one outbound transfer to the ledger a second time. The balance is right.
-const DOUBLE_ONE_SENT_POSTING: &str = "
+/// Posts one refund to the ledger a second time. The balance is right.
+const DOUBLE_ONE_REFUND_POSTING: &str = "
     CREATE TRIGGER plant AFTER INSERT ON ledger_postings
-    WHEN NEW.kind = 'sent' AND (SELECT count(*) FROM ledger_postings WHERE kind = 'sent') >= {nth}
+    WHEN NEW.kind = 'sent' AND NEW.subject GLOB 'pay_*' AND (SELECT count(*) FROM ledger_postings WHERE kind = 'sent') >= {nth}
         AND (SELECT count(*) FROM planted) = 0
     BEGIN
         INSERT INTO planted VALUES (NEW.subject);
@@ -74,6 +76,16 @@ const DOUBLE_ONE_SENT_POSTING: &str = "
                 reference, at)
             VALUES (NEW.subject, NEW.version, NEW.line + 100, NEW.psp_id, NEW.kind, 'psp', 'external', NEW.chain,
                 NEW.token_address, NEW.amount, NEW.reference, NEW.at);
+    END";
+
+/// Loses one payout that was accepted.
+const LOSE_ONE_PAYOUT: &str = "
+    CREATE TRIGGER plant AFTER INSERT ON deliveries
+    WHEN (SELECT name FROM events WHERE id = NEW.event_id) = 'payout.sent' AND (SELECT count(*) FROM planted) = 0
+    BEGIN
+        INSERT INTO planted VALUES (NEW.payment_id);
+        DELETE FROM sending_transitions WHERE sending_id = NEW.payment_id;
+        DELETE FROM sendings WHERE id = NEW.payment_id;
     END";
 
 /// Puts load on a sandbox with this defect. Returns the report and the subject with the defect.
@@ -98,9 +110,17 @@ async fn finds_a_missing_event_of_a_refund() {
 }
 
 #[tokio::test]
-async fn finds_the_payment_of_a_doubled_outbound_posting() {
-    let (report, payment_id) = load_with(DOUBLE_ONE_SENT_POSTING).await;
+async fn finds_the_payment_of_a_doubled_refund_posting() {
+    let (report, payment_id) = load_with(DOUBLE_ONE_REFUND_POSTING).await;
     let findings = report["findings"].as_array().unwrap().iter();
     let [finding] = findings.filter(|one| one["payment_id"] == *payment_id).collect::<Vec<_>>().try_into().unwrap();
     assert_found(finding, "wrong", Some("refunded"), &["the ledger has `reserved ", ", sent ", "` of rf_"]);
+}
+
+#[tokio::test]
+async fn finds_a_lost_payout() {
+    let (report, payout_id) = load_with(LOSE_ONE_PAYOUT).await;
+    let finding = only_finding(&report);
+    assert_found(finding, "lost", Some("paid_out"), &["the service no longer has the payout of 1.00"]);
+    assert!(payout_id.starts_with("po_"), "{payout_id}");
 }

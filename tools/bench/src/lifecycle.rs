@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use payferry_testkit::audit::audit;
 use payferry_testkit::audit::behaviour::{Behaviour, Intent};
 use payferry_testkit::audit::findings::{findings, summary, unwanted};
-use payferry_testkit::audit::outbound::Shortfalls;
+use payferry_testkit::audit::outbound::OutboundNeeds;
 use payferry_testkit::audit::record::Record;
 use payferry_testkit::audit::session::{Session, receive};
 use payferry_testkit::audit::settings::settings;
@@ -62,7 +62,7 @@ impl Fixture {
         let (state, _late) = RunState::new("bench", sandbox.clock.offset_seconds, settings(&psp).await?.fee_bps);
         let state = Arc::new(state);
         let (receiver, _) = receive(&psp, &state).await?;
-        let session = Session::start(psp, sandbox, state, Persistence::Usual, &Shortfalls::default()).await?;
+        let session = Session::start(psp, sandbox, state, Persistence::Usual, &OutboundNeeds::default()).await?;
         Ok(Arc::new(Self { service, options, session, receiver }))
     }
 

@@ -24,7 +24,7 @@ use super::report::{Achieved, LoadReport, LoadRequest, Machine, percent};
 use figures::{Holding, achieved, machine, payer_rates};
 use judge::Outcome;
 use payferry_testkit::audit::behaviour::{Behaviour, EXPIRES_SOON_SECS};
-use payferry_testkit::audit::outbound::{self, Shortfalls};
+use payferry_testkit::audit::outbound::{self, OutboundNeeds};
 use payferry_testkit::audit::session::{Session, receive};
 use payferry_testkit::audit::settings::settings;
 use payferry_testkit::audit::stages::Stage;
@@ -95,8 +95,8 @@ pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &P
     let (_receiver, before) = receive(&psp, &state).await?;
     let ran = async {
         bar.say("make and fund payers");
-        let shortfalls = Shortfalls::of(plan.request.intents(), settings.fee_bps);
-        let session = Session::start(psp.clone(), sandbox, Arc::clone(&state), plan.persistence(), &shortfalls).await?;
+        let needs = OutboundNeeds::of(plan.request.intents(), settings.fee_bps);
+        let session = Session::start(psp.clone(), sandbox, Arc::clone(&state), plan.persistence(), &needs).await?;
         let context = Arc::new(RunContext { session, in_flight: InFlight::new(plan.request.in_flight_max) });
         let samples = Arc::new(Samples::new(&psp, &state, plan.request.rate));
         let _next = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&context).go_on(due_next)));

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use alloy::primitives::Address;
 use anyhow::{Context, bail, ensure};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderName, HeaderValue, Method};
 use hyper::body::Bytes;
 use serde::Deserialize;
@@ -12,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use url::Url;
 
 use crate::client::{CallError, Client, Response, request};
 use crate::ledger::{Balance, LedgerEntry};
@@ -325,6 +327,47 @@ impl Psp {
         Ok(())
     }
 
+    /// Registers a customer. Returns the id.
+    pub async fn customer(&self, email: &str) -> anyhow::Result<String> {
+        let made = self.post("/api/v1/customers", &person(email)).await?;
+        let id = made.pointer("/customers/0/id").and_then(Value::as_str);
+        id.map(str::to_owned).context("the answer names no customer")
+    }
+
+    /// Gives a customer a wallet and documents, accepts the terms as the customer, and approves the customer as the
+    /// sandbox's identity provider.
+    pub async fn clear_customer(&self, id: &str, wallet: Address) -> anyhow::Result<()> {
+        let details = json!({"customer_id": id, "wallet_address": wallet});
+        self.send(Method::PATCH, "/api/v1/customers/payment-details", &details).await?;
+        let link = self.post(&format!("/api/v1/customers/{id}/service-consent"), &json!({})).await?;
+        let link: Url = link["url"].as_str().unwrap_or_default().parse().context("the consent has no link")?;
+        let path = format!("{}?{}", link.path(), link.query().unwrap_or_default());
+        self.send_form(Method::POST, &path, "application/x-www-form-urlencoded", "accept=yes".to_owned()).await?;
+        let uploads = DOCUMENTS.iter().fold(part("customer_id", "", id), |uploads, name| {
+            uploads + &part(name, "; filename=\"document.pdf\"", "%PDF-1.7\n")
+        });
+        let (kind, uploads) = (format!("multipart/form-data; boundary={BOUNDARY}"), format!("{uploads}--{BOUNDARY}--\r\n"));
+        self.send_form(Method::PATCH, "/api/v1/customers/uploads", &kind, uploads).await?;
+        let decided = self.post(&format!("/sandbox/customers/{id}/kyc"), &json!({"outcome": "approved"})).await?;
+        ensure!(decided["kyc_status"] == "approved", "{id} is not approved: {}", decided["kyc_status"]);
+        Ok(())
+    }
+
+    async fn send_form(&self, method: Method, path: &str, kind: &str, body: String) -> anyhow::Result<()> {
+        let mut request = request(method, path, body.into());
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_str(kind)?);
+        let response = self.side.call(request).await?;
+        // The path may contain a token.
+        ensure!(response.status.is_success(), "a form of the customer is refused with {}", response.status);
+        Ok(())
+    }
+
+    /// Sets the PSP's withdrawal wallet on a chain, as the operator of the sandbox.
+    pub async fn set_withdrawal_wallet(&self, chain: Chain, address: Address) -> anyhow::Result<()> {
+        let wallet = json!({"address": address, "chain": chain});
+        self.post("/sandbox/withdrawal-wallet", &wallet).await.map(drop)
+    }
+
     /// Requests an outbound transfer, and again with the same idempotency key while there is no answer, or the service is
     /// overloaded or unavailable. Returns its id.
     pub async fn order(&self, path: &str, body: &Value, key: &str) -> Result<String, OrderFailed> {
@@ -494,6 +537,27 @@ impl Psp {
         self.pages(&format!("/sandbox/inbox/{name}?limit=1000"), read).await?;
         Ok(all)
     }
+}
+
+/// Documents that an individual needs, and the boundary of their form.
+const DOCUMENTS: [&str; 2] = ["proof_of_residential_address", "verification_document"];
+const BOUNDARY: &str = "payferry-load";
+
+/// Returns one part of a form.
+fn part(name: &str, more: &str, content: &str) -> String {
+    format!("--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{name}\"{more}\r\n\r\n{content}\r\n")
+}
+
+/// Returns the body that registers a customer with this address.
+fn person(email: &str) -> Value {
+    json!({
+        "type": "individual", "country": "GBR", "currency": "GBP", "email": email, "first_name": "Ada",
+        "last_name": "Lovelace", "dob": "1990-12-10", "government_id_number": "QQ123456C",
+        "residential_address": {
+            "street_line_1": "12 St James's Square", "city": "London", "region": "London", "zip": "SW1Y 4JH",
+            "country": "GBR",
+        },
+    })
 }
 
 async fn read<T: DeserializeOwned>(client: &Client, path: &str) -> anyhow::Result<T> {

@@ -32,7 +32,7 @@ const PATH: &str = "/hooks";
 pub struct WebhookEvent {
     /// Event name, such as `payment.confirmed`.
     pub event: String,
-    /// Id of the payment.
+    /// Id of the payment, or of the payout.
     pub payment_id: String,
     /// Id of the event.
     pub event_id: String,
@@ -69,6 +69,8 @@ pub struct WebhookEvent {
     /// Labels.
     #[serde(default)]
     pub labels: Vec<String>,
+    /// Recipient of a payout.
+    pub address: Option<Address>,
     /// Id of the refund.
     pub refund_id: Option<String>,
     /// Amount of the refund.

@@ -249,13 +249,17 @@ names! {
         PayinUnderpaid = "payin.underpaid",
         /// The refund is final on-chain.
         RefundSent = "refund.sent",
+        /// The payout was accepted.
+        PayoutPending = "payout.pending",
+        /// The payout is final on-chain.
+        PayoutSent = "payout.sent",
     }
 }
 
 impl EventName {
     /// Returns true if it is about an outbound transfer.
     pub const fn is_of_outbound(self) -> bool {
-        matches!(self, Self::RefundSent)
+        matches!(self, Self::RefundSent | Self::PayoutPending | Self::PayoutSent)
     }
 }
 

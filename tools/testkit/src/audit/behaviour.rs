@@ -14,6 +14,8 @@ const WHOLE: u8 = 100;
 pub const DIFFERENCE: Amount = Amount::from_tokens(1);
 /// Shortest time until expiry that the interface allows.
 pub const EXPIRES_SOON_SECS: u32 = 60;
+/// Smallest amount of a payout. Each payment adds as many base units as its amount has steps.
+const PAYOUT_LEAST: Amount = Amount::from_tokens(1);
 /// Odd factor that spreads consecutive numbers over all values.
 const SPREAD: u32 = 0x9e37_79b9;
 /// Time until expiry of held payments: the longest that the interface allows.
@@ -36,6 +38,8 @@ crate::names! {
         Authorized = "authorized",
         /// Pays the amount due. The PSP refunds all or half of it after the settlement.
         Refunded = "refunded",
+        /// Pays the amount due. The PSP pays a part of it out to a customer after the settlement.
+        PaidOut = "paid_out",
         /// Does not pay. The payment stays live during the load.
         Held = "held",
     }
@@ -43,8 +47,16 @@ crate::names! {
 
 impl Behaviour {
     /// Behaviours of a mixture.
-    pub const MIXED: [Self; 7] =
-        [Self::Exact, Self::Under, Self::Over, Self::Late, Self::Never, Self::Authorized, Self::Refunded];
+    pub const MIXED: [Self; 8] = [
+        Self::Exact,
+        Self::Under,
+        Self::Over,
+        Self::Late,
+        Self::Never,
+        Self::Authorized,
+        Self::Refunded,
+        Self::PaidOut,
+    ];
 
     /// Returns true if the payment is meant to expire during the run.
     pub const fn expires(self) -> bool {
@@ -55,6 +67,7 @@ impl Behaviour {
     pub const fn outbound(self) -> Option<OutboundKind> {
         match self {
             Self::Refunded => Some(OutboundKind::Refund),
+            Self::PaidOut => Some(OutboundKind::Payout),
             _ => None,
         }
     }
@@ -162,7 +175,9 @@ impl Intent {
     /// Returns the amount that its payer sends, if any.
     pub fn paid_amount(&self) -> Option<Amount> {
         match self.behaviour {
-            Behaviour::Exact | Behaviour::Late | Behaviour::Authorized | Behaviour::Refunded => Some(self.amount),
+            Behaviour::Exact | Behaviour::Late | Behaviour::Authorized | Behaviour::Refunded | Behaviour::PaidOut => {
+                Some(self.amount)
+            }
             Behaviour::Under => Some(self.amount.saturating_sub(DIFFERENCE)),
             Behaviour::Over => Some(self.amount.saturating_add(DIFFERENCE)),
             Behaviour::Never | Behaviour::Held => None,
@@ -174,9 +189,12 @@ impl Intent {
         match self.behaviour {
             Behaviour::Late | Behaviour::Never => EXPIRES_SOON_SECS,
             Behaviour::Held => EXPIRES_HELD_SECS,
-            Behaviour::Exact | Behaviour::Under | Behaviour::Over | Behaviour::Authorized | Behaviour::Refunded => {
-                EXPIRES_SECS
-            }
+            Behaviour::Exact
+            | Behaviour::Under
+            | Behaviour::Over
+            | Behaviour::Authorized
+            | Behaviour::Refunded
+            | Behaviour::PaidOut => EXPIRES_SECS,
         }
     }
 
@@ -188,6 +206,8 @@ impl Intent {
         self.behaviour.outbound().map(|kind| match kind {
             OutboundKind::Refund if number.wrapping_mul(SPREAD) >> 31 == 0 => self.amount,
             OutboundKind::Refund => Amount(units / 2),
+            // Far below the daily limit, and different for each payment.
+            OutboundKind::Payout => PAYOUT_LEAST.saturating_add(Amount(i64::from(number))),
         })
     }
 }
@@ -199,7 +219,7 @@ mod tests {
     #[test]
     fn parses_and_formats_mixtures() {
         let mix: Mix = "exact=90,under=4,over=3,late=2,never=1".parse().unwrap();
-        assert_eq!(mix.percent, [90, 4, 3, 2, 1, 0, 0]);
+        assert_eq!(mix.percent, [90, 4, 3, 2, 1, 0, 0, 0]);
         assert_eq!(mix.to_string(), "exact=90,under=4,over=3,late=2,never=1");
         assert_eq!("never=40, exact=60".parse::<Mix>().unwrap().to_string(), "exact=60,never=40");
         assert_eq!("authorized=50,exact=50".parse::<Mix>().unwrap().to_string(), "exact=50,authorized=50");
@@ -209,7 +229,7 @@ mod tests {
             ("exact=50,exact=50", "twice"),
             (
                 "exact=90,early=10",
-                "`early` is unknown; known are exact, under, over, late, never, authorized, refunded",
+                "`early` is unknown; known are exact, under, over, late, never, authorized, refunded, paid_out",
             ),
             ("exact=90,held=10", "unknown"),
             ("exact=101", "whole percentage"),
@@ -224,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_pattern_is_evenly_interleaved() {
-        let mix: Mix = "exact=50,under=20,over=10,late=9,never=1,authorized=5,refunded=5".parse().unwrap();
+        let mix: Mix = "exact=50,under=20,over=10,late=9,never=1,authorized=4,refunded=3,paid_out=3".parse().unwrap();
         let pattern = mix.pattern();
         for behaviour in Behaviour::MIXED {
             let count = pattern.iter().filter(|one| **one == behaviour).count();

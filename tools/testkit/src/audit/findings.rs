@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::Audit;
 use super::behaviour::Behaviour;
 use super::expect;
+use super::outbound::OutboundKind;
 use super::record::Record;
 use super::state::Inner;
 
@@ -115,11 +116,14 @@ fn sorted(findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
 
 fn judge(record: &Record, shown: Option<&String>) -> Option<Finding> {
     let faults = faults(record, shown);
-    let missing = record.missing();
+    let (missing, missing_outbound) = (record.missing(), record.missing_outbound());
     // A payment that was not paid has no events.
     let lacks_webhooks = record.made.is_some() && record.unsent.is_none() && !missing.is_empty();
-    let never_came = lacks_webhooks.then(|| {
-        let missing: Vec<String> = missing.iter().map(|(name, place)| format!("{name} (event {place})")).collect();
+    // Without the payment's last events, the transfer was not requested.
+    let lacks_outbound = record.made.is_some() && record.unsent.is_none() && !missing_outbound.is_empty();
+    let never_came = (lacks_webhooks || lacks_outbound).then(|| {
+        let missing = missing.iter().chain(&missing_outbound);
+        let missing: Vec<String> = missing.map(|(name, place)| format!("{name} (event {place})")).collect();
         format!("missing: {}", missing.join(", "))
     });
     let (kind, found) = match (shown, &record.unsent) {
@@ -177,7 +181,9 @@ fn expected(record: &Record) -> String {
     let ends = expect::ends(behaviour);
     let labels = ends.labels.iter().map(|label| label.as_str());
     let text = expect::state(ends.status.as_str(), ends.failure_reason, labels);
-    let names: Vec<&str> = expect::events(behaviour).iter().map(|event| EventName::as_str(event.name)).collect();
+    let own = behaviour.outbound().map_or(&[][..], OutboundKind::events);
+    let names = expect::events(behaviour).iter().map(|event| event.name).chain(own.iter().copied());
+    let names: Vec<&str> = names.map(EventName::as_str).collect();
     let received = record.intent.paid_amount().unwrap_or_default();
     let outbound = record.expected_outbound().map(|outbound| format!("; {outbound}")).unwrap_or_default();
     format!("{text}, {received} of {} received{outbound}; webhooks: {}", record.intent.amount, names.join(", "))

@@ -12,7 +12,7 @@ use crate::wire::{Amount, Status};
 /// state on the way to the expected one, with amounts that are right so far.
 pub(super) fn is_behind(record: &Record, shown: &AuditedPayment) -> bool {
     let intent = &record.intent;
-    let Some(made) = record.made.filter(|_| record.faults.is_empty() && !record.missing().is_empty()) else {
+    let Some(made) = record.made.filter(|_| record.faults.is_empty() && !record.is_complete()) else {
         return false;
     };
     let is_same = shown.payment_id == made.id

@@ -6,7 +6,7 @@
 
 mod check;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use alloy::primitives::Address;
@@ -15,10 +15,10 @@ use tokio::time::Instant;
 
 use super::behaviour::Intent;
 use super::expect;
-use super::record::{InitiationFailure, Record};
+use super::record::{InitiationFailure, Novelty, Record};
 use super::stages::{Latencies, LatencyFigures};
 use crate::receiver::WebhookEvent;
-use crate::wire::{Amount, Chain, EventName, Token};
+use crate::wire::{Amount, Chain, EventId, EventName, Token};
 
 pub(super) use check::{SentTransfers, compare_listed, owed, read_listed};
 
@@ -27,6 +27,8 @@ crate::names! {
     OutboundKind, "a kind of outbound transfer" {
         /// Back to the payer.
         Refund = "refund",
+        /// To a customer.
+        Payout = "payout",
     }
 }
 
@@ -35,6 +37,16 @@ impl OutboundKind {
     pub const fn sent_event(self) -> EventName {
         match self {
             Self::Refund => EventName::RefundSent,
+            Self::Payout => EventName::PayoutSent,
+        }
+    }
+
+    /// Returns the events under its own id, in the order of their `sequence`, from 1. Those of a refund are among the
+    /// events of its payment.
+    pub const fn events(self) -> &'static [EventName] {
+        match self {
+            Self::Refund => &[],
+            Self::Payout => &[EventName::PayoutPending, EventName::PayoutSent],
         }
     }
 }
@@ -73,6 +85,8 @@ pub struct Outbound {
     pub is_lost: bool,
     /// Id that a webhook reported.
     reported_id: Option<String>,
+    /// Ids of the events under its own id, by position from 0.
+    events: Vec<Option<EventId>>,
 }
 
 impl Outbound {
@@ -88,6 +102,7 @@ impl Outbound {
             completed: None,
             is_lost: false,
             reported_id: None,
+            events: vec![None; order.kind.events().len()],
         }
     }
 
@@ -99,14 +114,21 @@ impl Outbound {
 
 /// Amounts that the outbound transfers of a run take out of the vault beyond what their payments bring in, by token: the
 /// fee is refunded, too.
-#[derive(Debug, Default)]
-pub struct Shortfalls(pub(super) BTreeMap<(Chain, Token), Amount>);
+pub type Shortfalls = BTreeMap<(Chain, Token), Amount>;
 
-impl Shortfalls {
-    /// Adds up the payments of a run. `fee_bps` is the treasury's share.
+/// Preparations for the outbound transfers of a run.
+#[derive(Debug, Default)]
+pub struct OutboundNeeds {
+    kinds: BTreeSet<OutboundKind>,
+    pub(super) shortfalls: Shortfalls,
+}
+
+impl OutboundNeeds {
+    /// Returns the needs of these payments. `fee_bps` is the treasury's share.
     pub fn of(intents: impl Iterator<Item = Intent>, fee_bps: u16) -> Self {
-        let mut shortfalls: BTreeMap<(Chain, Token), Amount> = BTreeMap::new();
+        let (mut kinds, mut shortfalls) = (BTreeSet::new(), Shortfalls::new());
         for intent in intents {
+            kinds.extend(intent.behaviour.outbound());
             let share = intent.amount.saturating_sub(expect::treasury_fee(intent.amount, fee_bps));
             let lacks = intent.outbound_amount().unwrap_or_default().saturating_sub(share);
             if lacks > Amount::ZERO {
@@ -114,7 +136,12 @@ impl Shortfalls {
                 *sum = sum.saturating_add(lacks);
             }
         }
-        Self(shortfalls)
+        Self { kinds, shortfalls }
+    }
+
+    /// Returns true if there are outbound transfers of this kind.
+    pub fn has(&self, kind: OutboundKind) -> bool {
+        self.kinds.contains(&kind)
     }
 }
 
@@ -140,6 +167,49 @@ impl Record {
     pub(super) fn compare_refund(&mut self, event: &WebhookEvent) {
         let to = event.refund_address;
         self.compare_outbound(event, event.refund_id.as_deref(), event.refund_amount.as_deref(), to);
+    }
+
+    /// Records an event under the id of the outbound transfer and compares it with the request.
+    pub fn receive_outbound(&mut self, event: &WebhookEvent, webhook_id: &str) -> Novelty {
+        let Some(event_id) = self.event_id(event, webhook_id) else { return Novelty::Wrong };
+        let name = &event.event;
+        let Some(outbound) = self.outbound.as_deref_mut() else {
+            self.fault(format!("{name} of {}: the PSP did not request it", event.payment_id));
+            return Novelty::Wrong;
+        };
+        if outbound.events.contains(&Some(event_id)) {
+            return Novelty::Repeated;
+        }
+        let kind = outbound.order.kind;
+        let place = (event.sequence as usize).wrapping_sub(1);
+        let wanted = kind.events().get(place).copied();
+        let other = outbound.events.get_mut(place).and_then(|known| known.replace(event_id));
+        let Some(wanted) = wanted.filter(|wanted| other.is_none() && wanted.as_str() == name) else {
+            self.fault(format!("{name} arrived as event {} of the {kind} ({event_id})", event.sequence));
+            return Novelty::Wrong;
+        };
+        self.compare_outbound(event, Some(&event.payment_id), Some(&event.amount), event.address);
+        let (token, chain) = (self.intent.token.as_str(), self.intent.chain.as_str());
+        if (event.token.as_str(), event.chain.as_str()) != (token, chain) {
+            self.fault(format!("{name}: {} on {}, not {token} on {chain}", event.token, event.chain));
+        }
+        Novelty::New(wanted)
+    }
+
+    /// Returns the names and positions (from 1) of the missing events under the id of the outbound transfer.
+    pub(super) fn missing_outbound(&self) -> Vec<(&'static str, usize)> {
+        if self.is_outbound_refused() {
+            return Vec::new();
+        }
+        let names = self.intent.behaviour.outbound().map_or(&[][..], OutboundKind::events);
+        let known = self.outbound.as_ref().map_or(&[][..], |outbound| outbound.events.as_slice());
+        let missing = (0..).zip(names).filter(|(place, _)| known.get(*place).is_none_or(Option::is_none));
+        missing.map(|(place, name)| (name.as_str(), place + 1)).collect()
+    }
+
+    /// Returns true if an event under the id of the outbound transfer before this one has not arrived yet.
+    pub(super) fn lacks_outbound_before(&self, sequence: u32) -> bool {
+        self.missing_outbound().iter().any(|(_, place)| *place < sequence as usize)
     }
 
     fn compare_outbound(&mut self, event: &WebhookEvent, id: Option<&str>, amount: Option<&str>, to: Option<Address>) {

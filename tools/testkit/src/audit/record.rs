@@ -211,10 +211,11 @@ impl Record {
 
     /// Returns true if every expected event arrived.
     pub fn is_complete(&self) -> bool {
-        match &self.reorged {
+        let has_all = match &self.reorged {
             Some(events) => events.is_complete(self.intent.behaviour),
             None => self.events.iter().all(Option::is_some),
-        }
+        };
+        has_all && self.missing_outbound().is_empty()
     }
 
     /// Returns the names and positions (from 1) of the missing events.
@@ -262,18 +263,24 @@ impl Record {
         awaited.chain(missing.map(|_| (Stage::Webhook, None))).collect()
     }
 
+    /// Returns the id of an event. It must also be the id of the webhook.
+    pub(super) fn event_id(&mut self, event: &WebhookEvent, webhook_id: &str) -> Option<EventId> {
+        let Ok(event_id) = event.event_id.parse::<EventId>() else {
+            self.fault(format!("{} has the invalid event_id `{}`", event.event, event.event_id));
+            return None;
+        };
+        if event.event_id != webhook_id {
+            self.fault(format!("{event_id} arrived with the webhook-id `{webhook_id}`"));
+        }
+        Some(event_id)
+    }
+
     /// Records an event and compares it with the expected one.
     pub fn receive(&mut self, event: &WebhookEvent, webhook_id: &str) -> Novelty {
         if self.made.is_none() {
             self.reported_id = event.payment_id.parse().ok().or(self.reported_id);
         }
-        let Ok(event_id) = event.event_id.parse::<EventId>() else {
-            self.fault(format!("{} has the invalid event_id `{}`", event.event, event.event_id));
-            return Novelty::Wrong;
-        };
-        if event.event_id != webhook_id {
-            self.fault(format!("{event_id} arrived with the webhook-id `{webhook_id}`"));
-        }
+        let Some(event_id) = self.event_id(event, webhook_id) else { return Novelty::Wrong };
         if self.reorged.is_some() {
             return self.receive_reorged(event, event_id);
         }

@@ -7,11 +7,12 @@ use std::time::Duration;
 use alloy::primitives::Address;
 use anyhow::{Context, ensure};
 use payferry_contracts::{payment_salt, vault_address};
+use payferry_devchain::DevWallet;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::behaviour::Intent;
-use super::outbound::{OutboundKind, OutboundOrder, Shortfalls};
+use super::outbound::{OutboundKind, OutboundNeeds, OutboundOrder, Shortfalls};
 use super::state::RunState;
 use super::{Baseline, baseline};
 use crate::payers::{Payers, Persistence, Unsent};
@@ -39,13 +40,15 @@ pub async fn receive(psp: &Psp, state: &Arc<RunState>) -> anyhow::Result<(Receiv
     Ok((receiver, before))
 }
 
+/// Interval of the checks whether the account of a payer is known.
+const PAYER_POLL: Duration = Duration::from_millis(20);
 /// Longest wait for the settlement of a payment that fills the vault.
 const FUNDED_PATIENCE: Duration = Duration::from_mins(1);
 const FUNDED_POLL: Duration = Duration::from_millis(100);
 
 /// Fills the PSP's vault with one payment in each token that has a shortfall, and waits for the settlements. The payments
 /// are of another merchant, so that they are not compared.
-async fn fund(psp: &Psp, state: &RunState, payers: &Payers, Shortfalls(of): &Shortfalls) -> anyhow::Result<()> {
+async fn fund(psp: &Psp, state: &RunState, payers: &Payers, of: &Shortfalls) -> anyhow::Result<()> {
     if of.is_empty() {
         return Ok(());
     }
@@ -73,6 +76,22 @@ async fn fund(psp: &Psp, state: &RunState, payers: &Payers, Shortfalls(of): &Sho
     Ok(())
 }
 
+/// Number of customers who get payouts.
+const CUSTOMERS: u32 = 3;
+
+/// Registers customers with a wallet, who accept the terms and are approved.
+async fn customers(psp: &Psp, run: &str) -> anyhow::Result<Vec<Customer>> {
+    let mut customers = Vec::new();
+    for number in 1..=CUSTOMERS {
+        let name = format!("load-{run}-{number}");
+        let wallet = DevWallet::from_seed(&format!("payferry {name}")).address();
+        let id = psp.customer(&format!("{name}@example.com")).await.context("no customer for payouts")?;
+        psp.clear_customer(&id, wallet).await.context("no customer for payouts")?;
+        customers.push(Customer { id, wallet });
+    }
+    Ok(customers)
+}
+
 /// A run, and the state at its beginning.
 #[derive(Debug)]
 pub struct Session {
@@ -90,7 +109,16 @@ pub struct Session {
     pub sandbox: SandboxInfo,
     /// State at the beginning of the run.
     pub baseline: Baseline,
+    /// Customers who get payouts.
+    customers: Vec<Customer>,
     persistence: Persistence,
+}
+
+/// A customer who can be paid.
+#[derive(Debug)]
+struct Customer {
+    id: String,
+    wallet: Address,
 }
 
 impl Session {
@@ -100,15 +128,16 @@ impl Session {
         sandbox: SandboxInfo,
         state: Arc<RunState>,
         persistence: Persistence,
-        shortfalls: &Shortfalls,
+        needs: &OutboundNeeds,
     ) -> anyhow::Result<Self> {
         let run = state.run();
         let merchant = psp.merchant(&format!("load-{run}"), run).await?;
         let payers = Payers::set_up(psp.side(), &sandbox, run, persistence).await?;
-        fund(&psp, &state, &payers, shortfalls).await?;
+        fund(&psp, &state, &payers, &needs.shortfalls).await?;
+        let customers = if needs.has(OutboundKind::Payout) { customers(&psp, run).await? } else { Vec::new() };
         let baseline = baseline(&psp, &sandbox).await?;
         let factory = sandbox.chains.values().next().context("the sandbox has no chains")?.payferry;
-        Ok(Self { psp, merchant, factory, state, payers, sandbox, baseline, persistence })
+        Ok(Self { psp, merchant, factory, state, payers, sandbox, baseline, customers, persistence })
     }
 
     /// Initiates payment `number` of the state. Returns `None` if it was not made; its record then has the reason.
@@ -134,19 +163,44 @@ impl Session {
         self.state.paid(number, asked, sent);
     }
 
+    /// Returns the customer who gets the payout of a payment.
+    fn customer(&self, number: u32) -> Option<&Customer> {
+        self.customers.get(number as usize % self.customers.len().max(1))
+    }
+
+    /// Returns the account that paid. The node's response to the payer may arrive after the settlement.
+    async fn payer(&self, number: u32) -> Option<Address> {
+        loop {
+            {
+                let mut inner = self.state.read();
+                let record = inner.record(number)?;
+                if record.payer.is_some() || record.unsent.is_some() {
+                    return record.payer;
+                }
+            }
+            tokio::time::sleep(PAYER_POLL).await;
+        }
+    }
+
     /// Requests the outbound transfer of a settled payment.
     pub async fn send_on(&self, number: u32, intent: &Intent) {
+        let payer = self.payer(number).await;
         let order = {
             let mut inner = self.state.read();
             let Some(record) = inner.record(number) else { return };
-            let (kind, amount) = (intent.behaviour.outbound(), intent.outbound_amount());
-            let Some(((kind, amount), (id, to))) = kind.zip(amount).zip(record.id().zip(record.payer)) else { return };
+            let Some((kind, amount)) = intent.behaviour.outbound().zip(intent.outbound_amount()) else { return };
+            let to = match kind {
+                OutboundKind::Refund => payer,
+                OutboundKind::Payout => self.customer(number).map(|customer| customer.wallet),
+            };
+            let Some((id, to)) = record.id().zip(to) else { return };
             let order = OutboundOrder { kind, amount, to };
             record.request_outbound(order, Instant::now());
             (order, id)
         };
         let (OutboundOrder { kind, amount, to }, id) = order;
         let reference = self.state.reference(number);
+        let (amount_text, currency, chain) = (amount.to_string(), intent.token.as_str(), intent.chain.as_str());
         let (path, body) = match kind {
             // Without an amount, everything is refunded.
             OutboundKind::Refund if amount == intent.amount => {
@@ -154,8 +208,16 @@ impl Session {
             }
             OutboundKind::Refund => (
                 format!("/payments/{id}/refunds"),
-                json!({"address": to, "amount": amount.to_string(), "reference": reference}),
+                json!({"address": to, "amount": amount_text, "reference": reference}),
             ),
+            OutboundKind::Payout => {
+                let customer_id = self.customer(number).map(|customer| customer.id.as_str());
+                let body = json!({
+                    "customer_id": customer_id, "amount": amount_text, "currency": currency, "chain": chain,
+                    "reference": reference,
+                });
+                ("/payouts".to_owned(), body)
+            }
         };
         self.state.outbound_answered(number, self.psp.order(&path, &body, &reference).await);
     }

@@ -63,6 +63,52 @@ fn events_that_differ_from_the_request_are_faults() {
     other(|event| event.event = "refund.failed".to_owned(), "event 5 is refund.failed, not refund.sent");
 }
 
+/// Changes an event under the id of a payout, by its `sequence`.
+type Change = (u32, fn(&mut WebhookEvent));
+
+#[test]
+fn events_of_a_payout_have_a_sequence_of_their_own() {
+    let received = |changes: &[Change]| {
+        let mut record = record(Behaviour::PaidOut);
+        for place in 0..record.events.len() {
+            let event = event(&record, place);
+            record.receive(&event, &event.event_id);
+        }
+        assert!(!record.is_complete());
+        for (sequence, change) in changes {
+            let mut of = WebhookEvent {
+                event: ["payout.pending", "payout.sent"][*sequence as usize - 1].to_owned(),
+                payment_id: REFUND.to_owned(),
+                sequence: *sequence,
+                amount: record.intent.outbound_amount().unwrap().to_string(),
+                address: Some(RECIPIENT),
+                ..event(&record, 3)
+            };
+            change(&mut of);
+            if !matches!(record.receive_outbound(&of, &of.event_id), Novelty::Wrong) {
+                assert_eq!(record.receive_outbound(&of, &of.event_id), Novelty::Repeated);
+            }
+        }
+        record
+    };
+    let right = received(&[(2, |_| {}), (1, |_| {})]);
+    assert!(right.is_complete() && right.faults.is_empty(), "{:?}", right.faults);
+    let half = received(&[(2, |_| {})]);
+    assert_eq!(half.missing_outbound(), [("payout.pending", 1)]);
+    assert!(half.lacks_outbound_before(2) && !half.is_complete());
+    let cases: [(&[Change], &str); 5] = [
+        (&[(1, |event| event.amount = "9.00".to_owned())], "payout.pending: 9.00 to 0x"),
+        (&[(2, |event| event.event = "payout.failed".to_owned())], "payout.failed arrived as event 2 of the payout"),
+        (&[(1, |_| {}), (1, |_| {})], "payout.pending arrived as event 1 of the payout"),
+        (&[(1, |_| {}), (2, |event| event.payment_id = "po_2".to_owned())], "another payout with the id `po_2`"),
+        (&[(1, |event| event.chain = "moon".to_owned())], "USDC on moon, not USDC on base"),
+    ];
+    for (changes, says) in cases {
+        let faults = received(changes).faults.join("; ");
+        assert!(faults.contains(says), "{says}: {faults}");
+    }
+}
+
 #[test]
 fn lists_that_differ_from_the_request_are_faults() {
     let compared = |changes: &[Value]| {
@@ -136,7 +182,11 @@ fn refunds_of_the_fee_need_money_in_the_vault() {
     let whole = (0..100).map(|number| Intent::nth(number, Behaviour::Refunded));
     let whole = whole.filter(|intent| intent.outbound_amount() == Some(intent.amount)).take(2);
     let fees: i64 = whole.clone().map(|intent| intent.amount.units() / 100).sum();
-    let Shortfalls(of) = Shortfalls::of(whole, 100);
-    assert_eq!(of.values().map(|amount| amount.units()).sum::<i64>(), fees);
-    assert!(Shortfalls::of((0..9).map(|number| Intent::nth(number, Behaviour::Exact)), 100).0.is_empty());
+    let needs = OutboundNeeds::of(whole, 100);
+    assert!(needs.has(OutboundKind::Refund) && !needs.has(OutboundKind::Payout));
+    assert_eq!(needs.shortfalls.values().map(|amount| amount.units()).sum::<i64>(), fees);
+    for behaviour in [Behaviour::Exact, Behaviour::PaidOut] {
+        let needs = OutboundNeeds::of((0..9).map(|number| Intent::nth(number, behaviour)), 100);
+        assert!(needs.shortfalls.is_empty(), "{behaviour}");
+    }
 }

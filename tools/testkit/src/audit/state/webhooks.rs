@@ -14,6 +14,8 @@ use crate::audit::stages::Stage;
 use crate::receiver::{WebhookEvent, WebhookRequest};
 use crate::wire::{EventName, PaymentId};
 
+/// Prefixes of the events of outbound transfers with a sequence of their own.
+const OWN_SEQUENCES: [&str; 1] = ["payout."];
 /// Largest number of recorded forged webhooks, and of webhooks of other payments.
 const UNWANTED_MAX: usize = 20;
 
@@ -66,7 +68,12 @@ impl RunState {
             return self.tally.count(|counted| &mut counted.foreign);
         };
         let was_complete = record.is_complete();
-        let novelty = record.receive(event, webhook_id);
+        let is_own_sequence = OWN_SEQUENCES.iter().any(|prefix| event.event.starts_with(prefix));
+        let novelty = if is_own_sequence {
+            record.receive_outbound(event, webhook_id)
+        } else {
+            record.receive(event, webhook_id)
+        };
         let (found, wanted) = (event.reference.as_deref().unwrap_or("-"), self.reference(number));
         if found != wanted && novelty != Novelty::Repeated {
             record.fault(format!("{} (event {}): reference is `{found}`, not `{wanted}`", event.event, event.sequence));
@@ -77,7 +84,12 @@ impl RunState {
             }
             return;
         };
-        if record.lacks_before(event.sequence) {
+        let lacks_before = if is_own_sequence {
+            record.lacks_outbound_before(event.sequence)
+        } else {
+            record.lacks_before(event.sequence)
+        };
+        if lacks_before {
             self.tally.count(|counted| &mut counted.out_of_order);
         }
         let Some(age) = age else {
