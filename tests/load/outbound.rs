@@ -7,7 +7,7 @@ use super::{against, only_finding, report, run};
 use crate::call::assert_has;
 
 /// Behaviours with outbound transfers, among others.
-const MIX: &str = "exact=20,refunded=60,paid_out=20";
+const MIX: &str = "refunded=60,paid_out=20,withdrawn=20";
 
 /// Returns the figures of a kind.
 fn figures<'a>(report: &'a Value, kind: &str) -> &'a Value {
@@ -27,7 +27,7 @@ async fn passes_outbound_transfers_of_a_sound_service() {
         &report["counted"],
         json!({ "due": 100, "accepted": 100, "complete": 100, "settled": 100, "foreign": 0 }),
     );
-    for (kind, count) in [("refund", 60), ("payout", 20)] {
+    for (kind, count) in [("refund", 60), ("payout", 20), ("withdrawal", 20)] {
         let of = figures(&report, kind);
         assert_has(of, json!({ "requested": count, "not_accepted": 0, "complete": count }));
         let stages = of["stages"].as_array().unwrap();
@@ -50,7 +50,7 @@ async fn kills_lose_and_double_no_outbound_transfer() {
     let args = format!("--rate 10/s --duration 12s --mix {MIX} --block-time-ms 100 --json --fault 'kill@5s; kill@9s'");
     let report = report(&run(&args).await, 0);
     assert_has(&report, json!({ "findings": [], "audited": true }));
-    for kind in ["refund", "payout"] {
+    for kind in ["refund", "payout", "withdrawal"] {
         assert_eq!(figures(&report, kind)["not_accepted"], 0, "{:#}", report["outbound"]);
     }
 }

@@ -44,7 +44,8 @@ const SERVICE_CONNECTIONS_MAX: usize = 16_384;
 
 Behaviours of the mixture: exact pays the amount due, under and over one token less and more, late after the payment has
 expired, never not at all. authorized pays the amount due by signature, in USDC. refunded pays the amount due, and the PSP refunds
-all or half of it after the settlement. paid_out pays the amount due, and the PSP pays a part of it out to a customer.
+all or half of it after the settlement. paid_out and withdrawn pay the amount due, and the PSP pays a part of it
+out to a customer, or withdraws it.
 
 The exit code is 1 if a payment is lost, wrong or undelivered, if more payments were not made than --not-made-max
 allows, if a --threshold is broken, or if the payments could not be compared; the report names each. It is 130 after

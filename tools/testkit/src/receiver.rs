@@ -32,7 +32,7 @@ const PATH: &str = "/hooks";
 pub struct WebhookEvent {
     /// Event name, such as `payment.confirmed`.
     pub event: String,
-    /// Id of the payment, or of the payout.
+    /// Id of the payment, or of the payout or withdrawal.
     pub payment_id: String,
     /// Id of the event.
     pub event_id: String,
@@ -69,7 +69,7 @@ pub struct WebhookEvent {
     /// Labels.
     #[serde(default)]
     pub labels: Vec<String>,
-    /// Recipient of a payout.
+    /// Recipient of a payout or withdrawal.
     pub address: Option<Address>,
     /// Id of the refund.
     pub refund_id: Option<String>,

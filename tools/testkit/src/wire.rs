@@ -253,13 +253,15 @@ names! {
         PayoutPending = "payout.pending",
         /// The payout is final on-chain.
         PayoutSent = "payout.sent",
+        /// The withdrawal is final on-chain.
+        WithdrawSent = "withdraw.sent",
     }
 }
 
 impl EventName {
     /// Returns true if it is about an outbound transfer.
     pub const fn is_of_outbound(self) -> bool {
-        matches!(self, Self::RefundSent | Self::PayoutPending | Self::PayoutSent)
+        matches!(self, Self::RefundSent | Self::PayoutPending | Self::PayoutSent | Self::WithdrawSent)
     }
 }
 

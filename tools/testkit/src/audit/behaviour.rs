@@ -14,8 +14,8 @@ const WHOLE: u8 = 100;
 pub const DIFFERENCE: Amount = Amount::from_tokens(1);
 /// Shortest time until expiry that the interface allows.
 pub const EXPIRES_SOON_SECS: u32 = 60;
-/// Smallest amount of a payout. Each payment adds as many base units as its amount has steps.
-const PAYOUT_LEAST: Amount = Amount::from_tokens(1);
+/// Smallest amount of a payout or withdrawal. Each payment adds as many base units as its amount has steps.
+const OUTBOUND_LEAST: Amount = Amount::from_tokens(1);
 /// Odd factor that spreads consecutive numbers over all values.
 const SPREAD: u32 = 0x9e37_79b9;
 /// Time until expiry of held payments: the longest that the interface allows.
@@ -40,6 +40,8 @@ crate::names! {
         Refunded = "refunded",
         /// Pays the amount due. The PSP pays a part of it out to a customer after the settlement.
         PaidOut = "paid_out",
+        /// Pays the amount due. The PSP withdraws a part of it after the settlement.
+        Withdrawn = "withdrawn",
         /// Does not pay. The payment stays live during the load.
         Held = "held",
     }
@@ -47,7 +49,7 @@ crate::names! {
 
 impl Behaviour {
     /// Behaviours of a mixture.
-    pub const MIXED: [Self; 8] = [
+    pub const MIXED: [Self; 9] = [
         Self::Exact,
         Self::Under,
         Self::Over,
@@ -56,6 +58,7 @@ impl Behaviour {
         Self::Authorized,
         Self::Refunded,
         Self::PaidOut,
+        Self::Withdrawn,
     ];
 
     /// Returns true if the payment is meant to expire during the run.
@@ -68,6 +71,7 @@ impl Behaviour {
         match self {
             Self::Refunded => Some(OutboundKind::Refund),
             Self::PaidOut => Some(OutboundKind::Payout),
+            Self::Withdrawn => Some(OutboundKind::Withdrawal),
             _ => None,
         }
     }
@@ -175,9 +179,12 @@ impl Intent {
     /// Returns the amount that its payer sends, if any.
     pub fn paid_amount(&self) -> Option<Amount> {
         match self.behaviour {
-            Behaviour::Exact | Behaviour::Late | Behaviour::Authorized | Behaviour::Refunded | Behaviour::PaidOut => {
-                Some(self.amount)
-            }
+            Behaviour::Exact
+            | Behaviour::Late
+            | Behaviour::Authorized
+            | Behaviour::Refunded
+            | Behaviour::PaidOut
+            | Behaviour::Withdrawn => Some(self.amount),
             Behaviour::Under => Some(self.amount.saturating_sub(DIFFERENCE)),
             Behaviour::Over => Some(self.amount.saturating_add(DIFFERENCE)),
             Behaviour::Never | Behaviour::Held => None,
@@ -194,7 +201,8 @@ impl Intent {
             | Behaviour::Over
             | Behaviour::Authorized
             | Behaviour::Refunded
-            | Behaviour::PaidOut => EXPIRES_SECS,
+            | Behaviour::PaidOut
+            | Behaviour::Withdrawn => EXPIRES_SECS,
         }
     }
 
@@ -207,7 +215,7 @@ impl Intent {
             OutboundKind::Refund if number.wrapping_mul(SPREAD) >> 31 == 0 => self.amount,
             OutboundKind::Refund => Amount(units / 2),
             // Far below the daily limit, and different for each payment.
-            OutboundKind::Payout => PAYOUT_LEAST.saturating_add(Amount(i64::from(number))),
+            OutboundKind::Payout | OutboundKind::Withdrawal => OUTBOUND_LEAST.saturating_add(Amount(i64::from(number))),
         })
     }
 }
@@ -219,7 +227,7 @@ mod tests {
     #[test]
     fn parses_and_formats_mixtures() {
         let mix: Mix = "exact=90,under=4,over=3,late=2,never=1".parse().unwrap();
-        assert_eq!(mix.percent, [90, 4, 3, 2, 1, 0, 0, 0]);
+        assert_eq!(mix.percent, [90, 4, 3, 2, 1, 0, 0, 0, 0]);
         assert_eq!(mix.to_string(), "exact=90,under=4,over=3,late=2,never=1");
         assert_eq!("never=40, exact=60".parse::<Mix>().unwrap().to_string(), "exact=60,never=40");
         assert_eq!("authorized=50,exact=50".parse::<Mix>().unwrap().to_string(), "exact=50,authorized=50");
@@ -229,7 +237,7 @@ mod tests {
             ("exact=50,exact=50", "twice"),
             (
                 "exact=90,early=10",
-                "`early` is unknown; known are exact, under, over, late, never, authorized, refunded, paid_out",
+                "`early` is unknown; known are exact, under, over, late, never, authorized, refunded, paid_out, withdrawn",
             ),
             ("exact=90,held=10", "unknown"),
             ("exact=101", "whole percentage"),
@@ -244,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_pattern_is_evenly_interleaved() {
-        let mix: Mix = "exact=50,under=20,over=10,late=9,never=1,authorized=4,refunded=3,paid_out=3".parse().unwrap();
+        let mix: Mix = "exact=50,under=20,over=10,late=9,never=1,authorized=4,refunded=3,paid_out=2,withdrawn=1".parse().unwrap();
         let pattern = mix.pattern();
         for behaviour in Behaviour::MIXED {
             let count = pattern.iter().filter(|one| **one == behaviour).count();

@@ -29,6 +29,8 @@ crate::names! {
         Refund = "refund",
         /// To a customer.
         Payout = "payout",
+        /// To the PSP's own wallet.
+        Withdrawal = "withdrawal",
     }
 }
 
@@ -38,6 +40,7 @@ impl OutboundKind {
         match self {
             Self::Refund => EventName::RefundSent,
             Self::Payout => EventName::PayoutSent,
+            Self::Withdrawal => EventName::WithdrawSent,
         }
     }
 
@@ -47,6 +50,7 @@ impl OutboundKind {
         match self {
             Self::Refund => &[],
             Self::Payout => &[EventName::PayoutPending, EventName::PayoutSent],
+            Self::Withdrawal => &[EventName::WithdrawSent],
         }
     }
 }

@@ -79,6 +79,11 @@ async fn fund(psp: &Psp, state: &RunState, payers: &Payers, of: &Shortfalls) -> 
 /// Number of customers who get payouts.
 const CUSTOMERS: u32 = 3;
 
+/// Returns the PSP's own wallet.
+fn withdrawal_wallet(run: &str) -> Address {
+    DevWallet::from_seed(&format!("payferry load-{run} withdrawals")).address()
+}
+
 /// Registers customers with a wallet, who accept the terms and are approved.
 async fn customers(psp: &Psp, run: &str) -> anyhow::Result<Vec<Customer>> {
     let mut customers = Vec::new();
@@ -135,6 +140,11 @@ impl Session {
         let payers = Payers::set_up(psp.side(), &sandbox, run, persistence).await?;
         fund(&psp, &state, &payers, &needs.shortfalls).await?;
         let customers = if needs.has(OutboundKind::Payout) { customers(&psp, run).await? } else { Vec::new() };
+        if needs.has(OutboundKind::Withdrawal) {
+            for chain in sandbox.chains.keys() {
+                psp.set_withdrawal_wallet(*chain, withdrawal_wallet(run)).await?;
+            }
+        }
         let baseline = baseline(&psp, &sandbox).await?;
         let factory = sandbox.chains.values().next().context("the sandbox has no chains")?.payferry;
         Ok(Self { psp, merchant, factory, state, payers, sandbox, baseline, customers, persistence })
@@ -192,6 +202,7 @@ impl Session {
             let to = match kind {
                 OutboundKind::Refund => payer,
                 OutboundKind::Payout => self.customer(number).map(|customer| customer.wallet),
+                OutboundKind::Withdrawal => Some(withdrawal_wallet(self.state.run())),
             };
             let Some((id, to)) = record.id().zip(to) else { return };
             let order = OutboundOrder { kind, amount, to };
@@ -217,6 +228,12 @@ impl Session {
                     "reference": reference,
                 });
                 ("/payouts".to_owned(), body)
+            }
+            OutboundKind::Withdrawal => {
+                let body = json!({
+                    "amount": amount_text, "currency": currency, "chain": chain, "reference": reference,
+                });
+                ("/withdrawals".to_owned(), body)
             }
         };
         self.state.outbound_answered(number, self.psp.order(&path, &body, &reference).await);

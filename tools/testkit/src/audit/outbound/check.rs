@@ -38,7 +38,7 @@ pub struct Listed {
 /// Reads the outbound transfers of the run, by the number of their payment.
 pub async fn read_listed(psp: &Psp, state: &RunState) -> anyhow::Result<HashMap<u32, Vec<Listed>>> {
     let mut listed: HashMap<u32, Vec<Listed>> = HashMap::new();
-    for list in ["refunds", "payouts"] {
+    for list in ["refunds", "payouts", "withdrawals"] {
         psp.list(list, |one: Listed| {
             if let Some(number) = one.reference.as_deref().and_then(|reference| state.number(reference)) {
                 listed.entry(number).or_default().push(one);

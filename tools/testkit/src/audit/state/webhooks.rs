@@ -15,7 +15,7 @@ use crate::receiver::{WebhookEvent, WebhookRequest};
 use crate::wire::{EventName, PaymentId};
 
 /// Prefixes of the events of outbound transfers with a sequence of their own.
-const OWN_SEQUENCES: [&str; 1] = ["payout."];
+const OWN_SEQUENCES: [&str; 2] = ["payout.", "withdraw."];
 /// Largest number of recorded forged webhooks, and of webhooks of other payments.
 const UNWANTED_MAX: usize = 20;
 
