@@ -104,7 +104,7 @@ async fn finds_a_lost_payment_beside_faults() {
 }
 
 /// Plants a defect in the database of a starting sandbox, before its first payment.
-async fn plant_at_start(file: &Path, defect: &str) -> Database {
+pub(super) async fn plant_at_start(file: &Path, defect: &str) -> Database {
     until("the sandbox makes its database", async || file.exists().then_some(())).await;
     let database = Database::open(&format!("sqlite://{}", file.display())).await.unwrap();
     // The PSP is made after all tables exist.

@@ -23,6 +23,7 @@ mod injected;
 mod knee;
 mod outbound;
 mod progress;
+mod psps;
 mod refusals;
 mod shortfall;
 mod signals;

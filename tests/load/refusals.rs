@@ -40,6 +40,12 @@ async fn rejects_bad_arguments() {
         ("--advance-clock", "--url"),
         ("--seed 7", "--poisson"),
         ("--block-time-ms 1", "--block-time-ms"),
+        ("--psps 0", "--psps"),
+        ("--psps 2 --url http://127.0.0.1:1 --key sk_test_x", "--psps"),
+        (
+            "--payments 400 --mix refunded=100 --fault 'reorg base 3@1s'",
+            "`reorg` is not supported with outbound transfers",
+        ),
         ("--find-knee --stages 5/1s", "--stages"),
         ("--find-knee --payments 9", "--payments"),
         ("--compare /nowhere/old.json", "/nowhere/old.json cannot be read"),

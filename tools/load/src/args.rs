@@ -18,6 +18,8 @@ use payferry_testkit::rate::Rate;
 
 /// Largest number of payments of one run. Each takes about a kilobyte of memory.
 const PAYMENTS_MAX: u32 = 1_000_000;
+/// Largest number of PSPs. Each is compared by itself at the end.
+const PSPS_MAX: i64 = 20;
 /// Largest number of held payments.
 const HOLD_MAX: u32 = 1_000_000;
 /// Longest wait for the last payments, in seconds.
@@ -37,6 +39,7 @@ const SERVICE_CONNECTIONS_MAX: usize = 16_384;
   payferry load --rate 300/s --payments 18000 --report report.html
   payferry load --rate 200/s --payments 12000 --mix exact=100 --hold 100000 --json
   payferry load --stages 0-300/2m,300/10m,600/1m --threshold 'accepted:p99<100ms' --threshold 'refused<60%'
+  payferry load --rate 100/s --payments 5000 --mix exact=70,refunded=10,paid_out=10,withdrawn=10 --psps 3
   payferry load --find-knee --duration 30s --threshold 'complete:p99<5s'
   payferry load --rate 200/s --duration 2m --compare old.json
   payferry load --rate 50/s --duration 40s --fault 'kill 3@5s-25s; reorg base 8@28s; rpc-errors 0.1@12s-20s' --report r.html
@@ -143,6 +146,10 @@ pub struct Args {
     /// Number of nodes of the new sandbox. Several need a PostgreSQL database (`--database-url`).
     #[arg(long, value_name = "N", conflicts_with = "url", requires = "database_url", value_parser = clap::value_parser!(u8).range(1..=9))]
     pub(crate) nodes: Option<u8>,
+    /// Number of PSPs of the new sandbox, which share the payments. Each has a vault, a key and a webhook receiver of its
+    /// own.
+    #[arg(long, value_name = "N", conflicts_with = "url", value_parser = clap::value_parser!(u8).range(1..=PSPS_MAX))]
+    pub(crate) psps: Option<u8>,
     /// Print the report as one JSON object, and nothing else, on standard output.
     #[arg(long)]
     pub(crate) json: bool,
@@ -200,6 +207,7 @@ impl Args {
             seed,
             thresholds: self.thresholds.clone(),
             mix: self.mix,
+            psps: self.psps.unwrap_or(1),
             in_turn: self.in_turn,
             open_max: self.open_max,
             hold: self.hold,

@@ -14,12 +14,13 @@ const STANDARD_ERRORS: f64 = 2.0;
 /// Bytes of a mebibyte.
 const MEBIBYTE: f64 = 1_048_576.0;
 /// Values that must be equal, so that the figures can be compared.
-const CONDITIONS: [(&str, &str); 11] = [
+const CONDITIONS: [(&str, &str); 12] = [
     ("rate", "/asked/rate"),
     ("payments", "/asked/payments"),
     ("stages", "/asked/stages"),
     ("pacing", "/asked/pacing"),
     ("mix", "/asked/mix"),
+    ("psps", "/asked/psps"),
     ("hold", "/asked/hold"),
     ("target", "/asked/target"),
     ("cores", "/machine/cores"),

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use parking_lot::Mutex;
+use serde_json::json;
 use tempfile::TempDir;
 
 use payferry_testkit::audit::findings::Finding;
 use payferry_testkit::client::Client;
 use payferry_testkit::metrics;
+use payferry_testkit::psp::Psp;
 use payferry_testkit::service::{ChildSandboxOptions, Ready, Service};
 
 /// Timeout of the operator listener.
@@ -53,6 +55,16 @@ impl OwnSandbox {
     /// Returns its addresses and keys, which stay the same.
     pub const fn ready(&self) -> &Ready {
         &self.ready
+    }
+
+    /// Makes a PSP with the default policies. Returns its key.
+    pub async fn make_psp(&self, name: &str) -> anyhow::Result<String> {
+        let operator = Psp::new(&self.ready.operator_url, &self.ready.operator_token)?;
+        let made = operator.post("/ops/psps", &json!({"name": name})).await?;
+        let id = made["psp_id"].as_str().context("the answer names no PSP")?;
+        let key = json!({"name": "load", "scopes": ["full"], "expires_days": "never"});
+        let made = operator.post(&format!("/ops/psps/{id}/keys"), &key).await?;
+        made["api_key"].as_str().map(str::to_owned).context("the answer has no key")
     }
 
     /// Returns the ids of its processes: one per node. Empty while it is down.

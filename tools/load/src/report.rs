@@ -42,6 +42,8 @@ pub struct LoadRequest {
     pub seed: Option<u32>,
     /// Behaviours of the payers, in percent.
     pub mix: Mix,
+    /// Number of PSPs, which share the payments.
+    pub psps: u8,
     /// True if the behaviours arrived one after another.
     pub in_turn: bool,
     /// Payments that were accepted and not complete at once, if arrivals waited for that.
@@ -212,8 +214,9 @@ impl LoadRequest {
 
     pub fn arrivals(&self) -> String {
         let seed = self.seed.map(|seed| format!(" (seed {seed})")).unwrap_or_default();
+        let psps = if self.psps > 1 { format!(", {} PSPs", self.psps) } else { String::new() };
         let open = self.open_max.map(|open| format!(", at most {open} open")).unwrap_or_default();
-        format!("{}{seed}{}{open}", self.pacing, if self.in_turn { ", in turn" } else { "" })
+        format!("{}{seed}{}{open}{psps}", self.pacing, if self.in_turn { ", in turn" } else { "" })
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use futures::future::join_all;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -22,7 +23,7 @@ use super::faults::inject::{self, Injection};
 use super::own::OwnSandbox;
 use super::report::{Achieved, LoadReport, LoadRequest, Machine, percent};
 use figures::{Holding, achieved, machine, payer_rates};
-use judge::Outcome;
+use judge::{Compared, Outcome};
 use payferry_testkit::audit::behaviour::{Behaviour, EXPIRES_SOON_SECS};
 use payferry_testkit::audit::outbound::{self, OutboundNeeds};
 use payferry_testkit::audit::session::{Session, receive};
@@ -32,10 +33,12 @@ use payferry_testkit::audit::state::RunState;
 use payferry_testkit::audit::tally::Second;
 use payferry_testkit::payers::Persistence;
 use payferry_testkit::progress::Progress;
-use payferry_testkit::psp::Psp;
+use payferry_testkit::psp::{Psp, WebhookEndpoint};
+use payferry_testkit::receiver::Receiver;
 use payferry_testkit::rpc::Rpc;
+use payferry_testkit::sandbox::SandboxInfo;
 use payferry_testkit::usage::Usage;
-use payments::{HOLD_WORKERS, RunContext};
+use payments::{HOLD_WORKERS, RunContext, psp_of};
 use samples::Samples;
 
 /// Time from the end of the preparations to the first arrival.
@@ -66,7 +69,8 @@ impl Plan {
 #[derive(Debug, Clone)]
 pub struct Target {
     pub url: String,
-    pub key: String,
+    /// Keys of the PSPs, at least one.
+    pub keys: Vec<String>,
     /// The process, if it was started for the run.
     pub own: Option<Arc<OwnSandbox>>,
     /// Cancelled when its process has ended.
@@ -76,47 +80,91 @@ pub struct Target {
 /// Performs a run. `stop` ends it early; the report then has what is known. The run sets the PSP's webhook endpoint to
 /// its own receiver and restores it at the end. The report says if that failed.
 pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &Progress) -> anyhow::Result<LoadReport> {
-    let psp = Psp::with_connections(&target.url, &target.key, plan.request.in_flight_max.max(HOLD_WORKERS))?;
-    let sandbox = psp.sandbox().await.with_context(|| target.url.clone())?;
-    let settings = settings(&psp).await.with_context(|| target.url.clone())?;
+    let mut checked = Vec::new();
     // Checked before the run changes anything.
-    let unsupported = settings.unsupported();
-    ensure!(
-        unsupported.is_empty(),
-        "{}: its PSP has settings that `load` does not support: {}. Use another PSP, or change them (PATCH /api/v1/settings)",
-        target.url,
-        unsupported.join("; ")
-    );
-    let version = host::service_version(&psp).await;
+    for key in &target.keys {
+        checked.push(check(plan, &target.url, key).await.with_context(|| target.url.clone())?);
+    }
+    let version = host::service_version(&checked[0].psp).await;
     let run = format!("{:08x}", rand::random::<u32>());
-    let (state, due_next) = RunState::new(&run, sandbox.clock.offset_seconds, settings.fee_bps);
-    let state = Arc::new(state);
-    state.reception.change(|conduct| *conduct = plan.request.receiver);
-    let (_receiver, before) = receive(&psp, &state).await?;
+    let (mut receiving, mut due_next) = (Vec::new(), Vec::new());
+    for (number, Checked { psp, sandbox, fee_bps }) in (1..).zip(&checked) {
+        let offset_secs = sandbox.clock.offset_seconds;
+        let (state, due) = match receiving.first() {
+            None => RunState::new(&run, offset_secs, *fee_bps),
+            Some(Receiving { state, .. }) => RunState::beside(state, &format!("{run}-{number}"), offset_secs, *fee_bps),
+        };
+        let state = Arc::new(state);
+        state.reception.change(|conduct| *conduct = plan.request.receiver);
+        let (receiver, before) = receive(psp, &state).await?;
+        receiving.push(Receiving { state, _receiver: receiver, before });
+        due_next.push(due);
+    }
     let ran = async {
         bar.say("make and fund payers");
-        let needs = OutboundNeeds::of(plan.request.intents(), settings.fee_bps);
-        let session = Session::start(psp.clone(), sandbox, Arc::clone(&state), plan.persistence(), &needs).await?;
-        let context = Arc::new(RunContext { session, in_flight: InFlight::new(plan.request.in_flight_max) });
-        let samples = Arc::new(Samples::new(&psp, &state, plan.request.rate));
-        let _next = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&context).go_on(due_next)));
+        let (mut sessions, count) = (Vec::new(), checked.len());
+        for (index, (Checked { psp, sandbox, fee_bps }, Receiving { state, .. })) in
+            checked.iter().zip(&receiving).enumerate()
+        {
+            let is_theirs = |number: u32| psp_of(number, count) == index;
+            let intents = (0..).zip(plan.request.intents()).filter(|(number, _)| is_theirs(*number));
+            let needs = OutboundNeeds::of(intents.map(|(_, intent)| intent), *fee_bps);
+            let (psp, sandbox, state) = (psp.clone(), sandbox.clone(), Arc::clone(state));
+            sessions.push(Session::start(psp, sandbox, state, plan.persistence(), &needs).await?);
+        }
+        let samples = sessions.iter().map(|of| Arc::new(Samples::new(&of.psp, &of.state, plan.request.rate))).collect();
+        let context = Arc::new(RunContext { sessions, in_flight: InFlight::new(plan.request.in_flight_max) });
+        let next = due_next.into_iter().enumerate().map(|(psp, due)| Arc::clone(&context).go_on(psp, due));
+        let _next: Vec<_> = next.map(|going| AbortOnDropHandle::new(tokio::spawn(going))).collect();
         Run { plan, target, stop, bar, context, samples }.play().await
     };
     let ran = ran.await;
-    let note = if target.ended.is_cancelled() { None } else { endpoint::restore(&psp, target, before).await };
+    let mut notes = Vec::new();
+    for (Checked { psp, .. }, Receiving { before, .. }) in checked.iter().zip(receiving) {
+        if !target.ended.is_cancelled() {
+            notes.extend(endpoint::restore(psp, target, before).await);
+        }
+    }
     match ran {
         Ok(mut report) => {
             report.service_version = version;
-            report.notes.extend(note);
+            report.notes.extend(notes);
             Ok(report)
         }
         Err(error) => {
-            if let Some(note) = &note {
+            for note in &notes {
                 bar.say(note);
             }
             Err(error)
         }
     }
+}
+
+/// A PSP that `load` supports.
+struct Checked {
+    psp: Psp,
+    sandbox: SandboxInfo,
+    fee_bps: u16,
+}
+
+/// The receiver of a PSP, and its webhook endpoint so far.
+struct Receiving {
+    state: Arc<RunState>,
+    _receiver: Receiver,
+    before: WebhookEndpoint,
+}
+
+async fn check(plan: &Plan, url: &str, key: &str) -> anyhow::Result<Checked> {
+    let psp = Psp::with_connections(url, key, plan.request.in_flight_max.max(HOLD_WORKERS))?;
+    let sandbox = psp.sandbox().await?;
+    let settings = settings(&psp).await?;
+    let unsupported = settings.unsupported();
+    ensure!(
+        unsupported.is_empty(),
+        "its PSP has settings that `load` does not support: {}. Use another PSP, or change them (PATCH /api/v1/settings)",
+        unsupported.join("; ")
+    );
+    Ok(Checked { psp, sandbox, fee_bps: settings.fee_bps })
 }
 
 struct Run<'a> {
@@ -125,7 +173,8 @@ struct Run<'a> {
     stop: &'a CancellationToken,
     bar: &'a Progress,
     context: Arc<RunContext>,
-    samples: Arc<Samples>,
+    /// Samples of each PSP.
+    samples: Vec<Arc<Samples>>,
 }
 
 impl Run<'_> {
@@ -147,9 +196,9 @@ impl Run<'_> {
         course.end().await;
         let mut judged = self.judge().await;
         judged.findings.extend(not_injected);
-        self.context.session.state.end();
-        let course = self.context.session.state.tally.course();
-        let payments = self.context.session.state.tally.counted().held;
+        self.context.states().for_each(|state| state.end());
+        let course = self.context.state().tally.course();
+        let payments = self.context.state().tally.counted().held;
         let machine = machine(&course, Holding { before, after: held, payments }, arrived);
         let machine = Machine { host: host::host(), ..machine };
         let achieved = achieved(&course, [arrived, total], self.context.in_flight.most());
@@ -165,10 +214,10 @@ impl Run<'_> {
     }
 
     fn inject(&self, first: Instant) -> Injection {
-        let session = &self.context.session;
+        let session = self.context.first();
         let subject = inject::Subject {
             psp: session.psp.clone(),
-            state: Arc::clone(&session.state),
+            states: self.context.states().map(Arc::clone).collect(),
             own: self.target.own.clone(),
             chains: session.sandbox.chains.keys().copied().collect(),
             ended: self.target.ended.clone(),
@@ -178,18 +227,21 @@ impl Run<'_> {
 
     fn watch_blocks(&self) -> Vec<AbortOnDropHandle<()>> {
         let watch = |(chain, place): (&payferry_testkit::wire::Chain, &payferry_testkit::sandbox::ChainInfo)| {
-            let rpc = Rpc::of_sandbox(self.context.session.psp.side(), *chain);
-            let above =
-                self.context.session.baseline.chains.get(chain).map_or(place.head.number, |(number, _)| *number);
-            let (state, samples) = (Arc::clone(&self.context.session.state), Arc::clone(&self.samples));
+            let first = self.context.first();
+            let rpc = Rpc::of_sandbox(first.psp.side(), *chain);
+            let above = first.baseline.chains.get(chain).map_or(place.head.number, |(number, _)| *number);
+            let states = self.context.states().map(Arc::clone);
+            let psps: Vec<_> = states.zip(self.samples.iter().map(Arc::clone)).collect();
             let watching = blocks::watch(rpc, above, move |hash, at| {
-                if let Some(number) = state.mined(hash, at) {
-                    samples.mined(number, at);
+                for (state, samples) in &psps {
+                    if let Some(number) = state.mined(hash, at) {
+                        samples.mined(number, at);
+                    }
                 }
             });
             AbortOnDropHandle::new(tokio::spawn(watching))
         };
-        self.context.session.sandbox.chains.iter().map(watch).collect()
+        self.context.first().sandbox.chains.iter().map(watch).collect()
     }
 
     /// Makes the held payments.
@@ -236,7 +288,7 @@ impl Run<'_> {
     /// timeout.
     async fn room(&self) {
         let Some(open_max) = self.plan.request.open_max else { return };
-        let (state, since) = (&self.context.session.state, Instant::now());
+        let (state, since) = (self.context.state(), Instant::now());
         let open = || self.context.in_flight.now() as u64 + state.open();
         while open() >= u64::from(open_max) && since.elapsed() < self.settle_timeout() && !self.stop.is_cancelled() {
             tokio::time::sleep(ROOM_POLL).await;
@@ -258,10 +310,10 @@ impl Run<'_> {
             self.bar.say("move the clock past the last expiry");
             let secs = left.as_secs() + PAST_EXPIRY_SECS;
             // Webhooks of the new time may arrive before the response does.
-            self.context.session.state.clock_moves_by(secs);
-            match self.context.session.psp.advance_clock(secs).await {
+            self.context.states().for_each(|state| state.clock_moves_by(secs));
+            match self.context.first().psp.advance_clock(secs).await {
                 Ok(offset_secs) => {
-                    self.context.session.state.clock_moved(offset_secs);
+                    self.context.states().for_each(|state| state.clock_moved(offset_secs));
                     patience = self.settle_timeout();
                 }
                 Err(error) => tracing::warn!(%error, "the sandbox's clock could not be moved"),
@@ -273,7 +325,7 @@ impl Run<'_> {
     /// Waits for the sampled payments whose transfer the service has not shown yet.
     async fn end_samples(&self) {
         tokio::select! {
-            () = self.samples.ended() => {}
+            _ = join_all(self.samples.iter().map(|samples| samples.ended())) => {}
             () = self.stop.cancelled() => {}
             () = self.target.ended.cancelled() => {}
         }
@@ -298,13 +350,15 @@ impl Run<'_> {
         machine: Machine,
         judged: Outcome,
     ) -> LoadReport {
-        let (plan, state) = (self.plan, &self.context.session.state);
+        let (plan, state) = (self.plan, self.context.state());
         let counted = state.tally.counted();
         let not_made = counted.due.saturating_sub(counted.accepted);
         let to_hold = u64::from(plan.request.hold);
         let not_held = to_hold.saturating_sub(counted.held);
-        let audited = judged.audit.is_some();
-        let audit = judged.audit.unwrap_or_default();
+        let audited = judged.compared.is_some();
+        let Compared { read_back, holdings, notes } = judged.compared.unwrap_or_default();
+        let states: Vec<_> = self.context.states().map(|state| state.read()).collect();
+        let records = || states.iter().flat_map(|state| state.records.iter());
         let curve = |stage: Stage| {
             let total = state.stages.latencies(stage);
             let points = CURVE.iter().map(|percent| (*percent, total.percentile_ms(*percent)));
@@ -317,11 +371,11 @@ impl Run<'_> {
             began_at: began_at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
             request: plan.request.clone(),
             achieved,
-            payers: if plan.request.in_turn { payer_rates(&state.read().records) } else { Vec::new() },
+            payers: if plan.request.in_turn { payer_rates(records) } else { Vec::new() },
             counted,
             stages: state.stages.figures(),
             answers: state.answers.figures(),
-            outbound: outbound::figures(state.read().records.iter(), Instant::now()),
+            outbound: outbound::figures(records(), Instant::now()),
             thresholds: plan.request.thresholds.iter().map(|one| one.judge(&state.stages, &counted)).collect(),
             comparison: None,
             curves: [Stage::Accepted, Stage::Mined, Stage::Confirmed, Stage::Settled, Stage::Complete]
@@ -331,10 +385,10 @@ impl Run<'_> {
             machine,
             errors: state.tally.errors(),
             faults: Vec::new(),
-            holdings: audit.holdings,
-            read_back: audit.shown.len(),
+            holdings,
+            read_back,
             audited,
-            notes: audit.notes.into_iter().chain(state.tally.course_is_cut()).collect(),
+            notes: notes.into_iter().chain(state.tally.course_is_cut()).collect(),
             interrupted: judged.interrupted,
             not_made_percent: percent(not_made, counted.due),
             not_held_percent: percent(not_held, to_hold),

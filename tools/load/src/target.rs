@@ -38,8 +38,8 @@ pub(crate) fn foreign(url: &Url, key: &str, allow_remote: bool) -> anyhow::Resul
     if !is_local && !allow_remote {
         bail!("--url: {url} is not on this machine; add --allow-remote if it is yours");
     }
-    let (url, key) = (url.as_str().trim_end_matches('/').to_owned(), key.to_owned());
-    Ok(Target { url, key, own: None, ended: CancellationToken::new() })
+    let (url, keys) = (url.as_str().trim_end_matches('/').to_owned(), vec![key.to_owned()]);
+    Ok(Target { url, keys, own: None, ended: CancellationToken::new() })
 }
 
 /// Starts a sandbox, puts the load on it and always stops it.
@@ -62,13 +62,12 @@ pub(crate) async fn with_own_sandbox(
     let ready = sandbox.ready();
     let place = if args.database_url.is_some() { "a new sandbox with the given database" } else { "a new sandbox" };
     place.clone_into(&mut plan.request.target);
+    let mut keys = vec![ready.api_key.clone()];
+    for number in 2..=args.psps.unwrap_or(1) {
+        keys.push(sandbox.make_psp(&format!("Load PSP {number}")).await.context("another PSP cannot be made")?);
+    }
     let ended = CancellationToken::new();
-    let target = Target {
-        url: ready.api_url.clone(),
-        key: ready.api_key.clone(),
-        own: Some(Arc::clone(&sandbox)),
-        ended: ended.clone(),
-    };
+    let target = Target { url: ready.api_url.clone(), keys, own: Some(Arc::clone(&sandbox)), ended: ended.clone() };
     let watched = Arc::clone(&sandbox);
     let watching = AbortOnDropHandle::new(tokio::spawn(async move {
         while !watched.has_ended() {

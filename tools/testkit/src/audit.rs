@@ -80,6 +80,9 @@ struct AuditedSettlement {
 /// Change of both balances during a run, compared with the payments of the run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Holding {
+    /// The PSP; absent if there is only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub psp_id: Option<String>,
     /// The chain.
     pub chain: Chain,
     /// The token.
@@ -295,6 +298,7 @@ fn holding(
         treasury: less(ours.treasury.saturating_add(others.treasury), left.treasury),
     };
     Holding {
+        psp_id: None,
         chain,
         token,
         vault_grew: grew.vault.to_string(),

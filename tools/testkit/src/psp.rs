@@ -346,7 +346,8 @@ impl Psp {
         let uploads = DOCUMENTS.iter().fold(part("customer_id", "", id), |uploads, name| {
             uploads + &part(name, "; filename=\"document.pdf\"", "%PDF-1.7\n")
         });
-        let (kind, uploads) = (format!("multipart/form-data; boundary={BOUNDARY}"), format!("{uploads}--{BOUNDARY}--\r\n"));
+        let (kind, uploads) =
+            (format!("multipart/form-data; boundary={BOUNDARY}"), format!("{uploads}--{BOUNDARY}--\r\n"));
         self.send_form(Method::PATCH, "/api/v1/customers/uploads", &kind, uploads).await?;
         let decided = self.post(&format!("/sandbox/customers/{id}/kyc"), &json!({"outcome": "approved"})).await?;
         ensure!(decided["kyc_status"] == "approved", "{id} is not approved: {}", decided["kyc_status"]);

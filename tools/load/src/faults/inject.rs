@@ -24,12 +24,20 @@ use payferry_testkit::wire::Chain;
 #[derive(Debug, Clone)]
 pub struct Subject {
     pub psp: Psp,
-    pub state: Arc<RunState>,
+    /// States of the PSPs.
+    pub states: Vec<Arc<RunState>>,
     /// The process, if it was started for the run.
     pub own: Option<Arc<OwnSandbox>>,
     pub chains: Vec<Chain>,
     /// Cancelled when the process has ended and is not started again.
     pub ended: CancellationToken,
+}
+
+impl Subject {
+    /// Returns a state: all PSPs share the disturbances and the behaviour of the receiver.
+    fn state(&self) -> &RunState {
+        &self.states[0]
+    }
 }
 
 /// Faults that are being injected.
@@ -112,18 +120,18 @@ impl Injector {
     async fn inject(&self, fault: Fault, begun: Duration, turn: Option<MutexGuard<'_, ()>>) -> anyhow::Result<()> {
         // A fault that begins late lasts as long.
         let until = begun + fault.until.unwrap_or(fault.at).saturating_sub(fault.at);
-        let reception = &self.subject.state.reception;
+        let reception = &self.subject.state().reception;
         match fault.kind {
             FaultKind::Kill { .. } => self.kill().await,
             FaultKind::Reorg { chain, depth } => self.reorg(chain, depth).await,
             FaultKind::RpcErrors { share } => {
-                let number = self.subject.state.disturbances.begin(Disturbance::Chain);
+                let number = self.subject.state().disturbances.begin(Disturbance::Chain);
                 let began = self.fail_rpc(share).await;
                 drop(turn);
                 self.wait_until(until).await;
                 let _turn = self.turn.lock().await;
                 let ended = self.fail_rpc(0.0).await;
-                self.subject.state.disturbances.end(number);
+                self.subject.state().disturbances.end(number);
                 began.and(ended)
             }
             FaultKind::ReceiverFail { share } => {
@@ -144,7 +152,7 @@ impl Injector {
     }
 
     async fn kill(&self) -> anyhow::Result<()> {
-        let Subject { state, own, .. } = &self.subject;
+        let (state, own) = (self.subject.state(), &self.subject.own);
         let own = own.as_ref().context("the service is not a process of the load tester")?;
         let number = state.disturbances.begin(Disturbance::Down);
         let restarted = own.kill_and_restart().await;
@@ -155,9 +163,9 @@ impl Injector {
     }
 
     async fn reorg(&self, chain: Chain, depth: u32) -> anyhow::Result<()> {
-        let Subject { psp, state, .. } = &self.subject;
+        let (state, psp) = (self.subject.state(), &self.subject.psp);
         // Before it: webhooks about it may arrive before the answer.
-        state.chain_reorged(chain);
+        self.subject.states.iter().for_each(|state| state.chain_reorged(chain));
         let number = state.disturbances.begin(Disturbance::Chain);
         let answer = psp.post(&format!("/sandbox/chains/{chain}/reorg"), &json!({"depth": depth})).await;
         state.disturbances.end(number);

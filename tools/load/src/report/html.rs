@@ -242,6 +242,7 @@ fn holdings(report: &LoadReport) -> Markup {
                 td.number { (holding.balance_grew.as_deref().unwrap_or("-")) }
                 td.number { (holding.postings_say.as_deref().unwrap_or("-")) }
                 td { @if holding.is_ok() { "equal" } @else { strong { "differs" } } }
+                @if let Some(psp_id) = &holding.psp_id { td { code { (psp_id) } } }
             } } }
         } }
     }

@@ -216,7 +216,11 @@ fn holdings(f: &mut Formatter<'_>, report: &LoadReport) -> fmt::Result {
             f,
             "{chain:<10}{token:<6}{vault_grew:>15}{vault_expected:>15}{treasury_grew:>13}{treasury_expected:>13}"
         )?;
-        writeln!(f, "{balance:>15}{postings:>15}{}", if holding.is_ok() { "" } else { "  differs" })?;
+        write!(f, "{balance:>15}{postings:>15}{}", if holding.is_ok() { "" } else { "  differs" })?;
+        match &holding.psp_id {
+            Some(psp_id) => writeln!(f, "  {psp_id}")?,
+            None => writeln!(f)?,
+        }
     }
     writeln!(f)
 }

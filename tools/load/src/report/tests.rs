@@ -46,6 +46,7 @@ fn finding(kind: FindingKind, payment_id: Option<&str>, found: &str) -> Finding 
 fn holding(balance_grew: &str) -> Holding {
     let [grew, fee] = ["10.00", "0.10"].map(str::to_owned);
     Holding {
+        psp_id: None,
         chain: Chain::Base,
         token: Token::Usdc,
         vault_grew: grew.clone(),
@@ -74,6 +75,7 @@ fn report() -> LoadReport {
             pacing: "constant",
             seed: None,
             mix: "exact=100".parse().expect("a mixture"),
+            psps: 1,
             in_turn: false,
             open_max: None,
             hold: 20,

@@ -37,8 +37,8 @@ pub(super) fn record(
     let recorder = Recorder {
         context: Arc::clone(context),
         first,
-        counted: context.session.state.tally.counted(),
-        errors: context.session.state.tally.error_count(),
+        counted: context.state().tally.counted(),
+        errors: context.state().tally.error_count(),
         usage: usage(own.as_ref()),
         own,
         at: first,
@@ -94,7 +94,7 @@ impl Recorder {
     }
 
     fn show(&self, bar: &Progress) {
-        let Counted { due, accepted, complete, webhooks, .. } = self.context.session.state.tally.counted();
+        let Counted { due, accepted, complete, webhooks, .. } = self.context.state().tally.counted();
         let in_flight = self.context.in_flight.now();
         let line =
             format!("{due} due, {in_flight} in flight, {accepted} accepted, {complete} complete, {webhooks} webhooks");
@@ -102,11 +102,11 @@ impl Recorder {
     }
 
     fn second(&mut self) {
-        let tally = &self.context.session.state.tally;
+        let tally = &self.context.state().tally;
         let (now, counted, errors) = (Instant::now(), tally.counted(), tally.error_count());
         let period = now - self.at;
         let [accepted, complete] =
-            [Stage::Accepted, Stage::Complete].map(|stage| self.context.session.state.stages.take_latest(stage));
+            [Stage::Accepted, Stage::Complete].map(|stage| self.context.state().stages.take_latest(stage));
         let usage = usage(self.own.as_ref());
         let cores = |which: usize| Some(usage[which]?.cores_since(&self.usage[which]?, period));
         let percentile = |latencies: &payferry_testkit::audit::stages::Latencies, percent| {
@@ -117,7 +117,7 @@ impl Recorder {
             period_secs: period.as_secs_f64(),
             counted: counted.since(&self.counted),
             in_flight: self.context.in_flight.now(),
-            open: self.context.session.state.open(),
+            open: self.context.state().open(),
             errors: errors.saturating_sub(self.errors),
             accepted_p50_ms: percentile(&accepted, 50.0),
             accepted_p99_ms: percentile(&accepted, 99.0),

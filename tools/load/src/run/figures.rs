@@ -65,9 +65,9 @@ pub(super) fn achieved(course: &[Second], [arrived, total]: [Duration; 2], in_fl
 
 /// Returns the rate of each behaviour that pays in time. It counts from the first arrival to the last completion, so
 /// that it includes the last blocks and webhooks.
-pub(super) fn payer_rates(records: &[Record]) -> Vec<PayerRate> {
+pub(super) fn payer_rates<'a, R: Iterator<Item = &'a Record>>(records: impl Fn() -> R) -> Vec<PayerRate> {
     let rate = |payer: Behaviour| {
-        let paid = || records.iter().filter(|record| record.intent.behaviour == payer);
+        let paid = || records().filter(|record| record.intent.behaviour == payer);
         let last = paid().filter_map(|record| record.completed).max()?;
         let secs = last.duration_since(paid().map(|record| record.intended).min()?).as_secs_f64();
         let complete = u32::try_from(paid().filter(|record| record.completed.is_some()).count()).unwrap_or(u32::MAX);
@@ -197,7 +197,7 @@ mod tests {
             record(Behaviour::Late, 0, Some(60)),
         ];
         let rate = |payer, complete, secs: f64, complete_per_sec| PayerRate { payer, complete, secs, complete_per_sec };
-        let rates = payer_rates(&records);
+        let rates = payer_rates(|| records.iter());
         assert_eq!(rates, [rate(Behaviour::Exact, 2, 11.0, 2.0 / 11.0), rate(Behaviour::Authorized, 1, 2.0, 0.5)]);
     }
 

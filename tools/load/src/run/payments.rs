@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::arrivals::InFlight;
 use payferry_testkit::audit::behaviour::{Behaviour, Intent};
 use payferry_testkit::audit::session::Session;
+use payferry_testkit::audit::state::RunState;
 use payferry_testkit::progress::Progress;
 
 /// Concurrent initiations of held payments, which are not measured.
@@ -18,41 +19,70 @@ pub(super) const HOLD_WORKERS: usize = 64;
 /// Values that all payments of a run share.
 #[derive(Debug)]
 pub(super) struct RunContext {
-    pub(super) session: Session,
+    /// The PSPs, at least one. They share the figures.
+    pub(super) sessions: Vec<Session>,
     pub(super) in_flight: InFlight,
 }
 
+/// Odd factor that spreads consecutive numbers over all values.
+const SPREAD: u32 = 0x9e37_79b9;
+
+/// Returns the PSP of payment `number`, one of `count`. It does not follow the pattern of behaviours, chains and tokens.
+pub(super) fn psp_of(number: u32, count: usize) -> usize {
+    let place = (u64::from(number.wrapping_mul(SPREAD)) * count as u64) >> 32;
+    usize::try_from(place).unwrap_or(0)
+}
+
 impl RunContext {
+    /// Returns the first PSP.
+    pub(super) fn first(&self) -> &Session {
+        &self.sessions[0]
+    }
+
+    /// Returns the state of the first PSP, with the figures of all.
+    pub(super) fn state(&self) -> &Arc<RunState> {
+        &self.first().state
+    }
+
+    /// Returns the states of all PSPs.
+    pub(super) fn states(&self) -> impl Iterator<Item = &Arc<RunState>> {
+        self.sessions.iter().map(|session| &session.state)
+    }
+
     /// Starts payment `number` of the schedule, unless too many are in flight.
     pub(super) fn begin(self: &Arc<Self>, number: u32, behaviour: Behaviour, intended: Instant) {
-        let intent = Intent::nth(number, behaviour);
-        let number = self.session.state.due(intent, intended);
-        let Some(place) = self.in_flight.enter() else { return self.session.state.turned_away(number) };
+        let (intent, psp) = (Intent::nth(number, behaviour), psp_of(number, self.sessions.len()));
+        let state = &self.sessions[psp].state;
+        let number = state.due(intent, intended);
+        let Some(place) = self.in_flight.enter() else { return state.turned_away(number) };
         let this = Arc::clone(self);
         tokio::spawn(async move {
-            let made = this.session.initiate(number, &intent).await;
+            let session = &this.sessions[psp];
+            let made = session.initiate(number, &intent).await;
             drop(place);
             let Some(made) = made else { return };
             match behaviour {
                 Behaviour::Late => {}
-                Behaviour::Authorized => this.session.authorize(number, &intent, &made).await,
-                _ => this.session.pay(number, &intent, made.intermediary_wallet).await,
+                Behaviour::Authorized => session.authorize(number, &intent, &made).await,
+                _ => session.pay(number, &intent, made.intermediary_wallet).await,
             }
         });
     }
 
     /// Pays payments whose expiry a webhook reported, and requests the outbound transfers of those whose settlement one
     /// reported.
-    pub(super) async fn go_on(self: Arc<Self>, mut due_next: mpsc::UnboundedReceiver<u32>) {
+    pub(super) async fn go_on(self: Arc<Self>, psp: usize, mut due_next: mpsc::UnboundedReceiver<u32>) {
         while let Some(number) = due_next.recv().await {
-            let due =
-                self.session.state.read().record(number).and_then(|record| Some((record.intent, record.made?.wallet)));
+            let mut inner = self.sessions[psp].state.read();
+            let due = inner.record(number).and_then(|record| Some((record.intent, record.made?.wallet)));
+            drop(inner);
             let Some((intent, wallet)) = due else { continue };
             let this = Arc::clone(&self);
             tokio::spawn(async move {
+                let session = &this.sessions[psp];
                 match intent.behaviour.outbound() {
-                    Some(_) => this.session.send_on(number, &intent).await,
-                    None => this.session.pay(number, &intent, wallet).await,
+                    Some(_) => session.send_on(number, &intent).await,
+                    None => session.pay(number, &intent, wallet).await,
                 }
             });
         }
@@ -65,8 +95,9 @@ impl RunContext {
                 return;
             }
             let intent = Intent::nth(number, Behaviour::Held);
-            let number = self.session.state.due(intent, Instant::now());
-            self.session.initiate(number, &intent).await;
+            let session = &self.sessions[psp_of(number, self.sessions.len())];
+            let number = session.state.due(intent, Instant::now());
+            session.initiate(number, &intent).await;
             bar.step();
         };
         stream::iter(0..count).map(make).buffer_unordered(HOLD_WORKERS).collect::<()>().await;
@@ -76,12 +107,35 @@ impl RunContext {
     /// Payments that could not be paid, or whose outbound transfer was refused, do not count. Payments whose payer has no response yet count, whatever webhooks
     /// reported.
     pub(super) fn open(&self, expiring: bool) -> Option<Instant> {
-        let inner = self.session.state.read();
-        let open = inner.records.iter().filter(|record| {
-            let is_open = !record.is_complete() || record.is_ahead();
-            let can_complete = record.unsent.is_none() && !record.is_outbound_refused();
-            record.intent.behaviour.expires() == expiring && can_complete && is_open
-        });
-        open.filter_map(|record| record.made.map(|made| made.at)).max()
+        self.states().filter_map(|state| open(state, expiring)).max()
+    }
+}
+
+fn open(state: &RunState, expiring: bool) -> Option<Instant> {
+    let inner = state.read();
+    let open = inner.records.iter().filter(|record| {
+        let is_open = !record.is_complete() || record.is_ahead();
+        let can_complete = record.unsent.is_none() && !record.is_outbound_refused();
+        record.intent.behaviour.expires() == expiring && can_complete && is_open
+    });
+    open.filter_map(|record| record.made.map(|made| made.at)).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_psp_gets_every_kind_of_payment() {
+        for (count, period) in [(2, 2), (3, 3), (3, 6), (20, 1)] {
+            for place in 0..period {
+                let of: Vec<usize> = (0..600).map(|turn| psp_of(turn * period + place, count)).collect();
+                for psp in 0..count {
+                    let share = of.iter().filter(|one| **one == psp).count() * count;
+                    assert!((300..=900).contains(&share), "{psp} of {count} gets {share} of 600");
+                }
+            }
+        }
+        assert!((0..100).all(|number| psp_of(number, 1) == 0));
     }
 }

@@ -252,7 +252,8 @@ mod tests {
 
     #[test]
     fn a_pattern_is_evenly_interleaved() {
-        let mix: Mix = "exact=50,under=20,over=10,late=9,never=1,authorized=4,refunded=3,paid_out=2,withdrawn=1".parse().unwrap();
+        let mix: Mix =
+            "exact=50,under=20,over=10,late=9,never=1,authorized=4,refunded=3,paid_out=2,withdrawn=1".parse().unwrap();
         let pattern = mix.pattern();
         for behaviour in Behaviour::MIXED {
             let count = pattern.iter().filter(|one| **one == behaviour).count();

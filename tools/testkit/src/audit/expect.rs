@@ -79,7 +79,7 @@ pub const fn ends(behaviour: Behaviour) -> ExpectedEnd {
     let (status, failure_reason, labels): (_, _, &'static [Label]) = match behaviour {
         Behaviour::Exact | Behaviour::Refunded | Behaviour::PaidOut | Behaviour::Withdrawn => {
             (Status::Settled, None, &[])
-        },
+        }
         Behaviour::Authorized => (Status::Settled, None, &[Label::Authorized]),
         Behaviour::Under => (Status::Mismatched, None, &[Label::Underpaid]),
         Behaviour::Over => (Status::Mismatched, None, &[Label::Overpaid]),

@@ -319,10 +319,10 @@ pub struct OutboundStageFigures {
 }
 
 /// Returns the figures of the kinds that occurred, at the end of the run.
-pub fn figures<'a>(records: impl Iterator<Item = &'a Record> + Clone, now: Instant) -> Vec<OutboundFigures> {
+pub fn figures<'a>(records: impl Iterator<Item = &'a Record>, now: Instant) -> Vec<OutboundFigures> {
+    let outbound: Vec<&Outbound> = records.filter_map(|record| record.outbound.as_deref()).collect();
     let of_kind = |kind: OutboundKind| {
-        let outbound = records.clone().filter_map(|record| record.outbound.as_deref());
-        let of: Vec<&Outbound> = outbound.filter(|outbound| outbound.order.kind == kind).collect();
+        let of: Vec<&Outbound> = outbound.iter().copied().filter(|outbound| outbound.order.kind == kind).collect();
         let count = |is: &dyn Fn(&Outbound) -> bool| of.iter().filter(|outbound| is(outbound)).count() as u64;
         (!of.is_empty()).then(|| OutboundFigures {
             kind,

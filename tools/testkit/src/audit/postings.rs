@@ -288,7 +288,9 @@ mod tests {
             (vec![&reserved, &sent, &sent], true, Some("`reserved 0.00003, sent 0.00003, sent 0.00003`")),
         ] {
             let mut postings = Postings { of_run: 1, ..Postings::of(std::iter::empty(), &order(is_late)) };
-            entries.into_iter().for_each(|entry| postings.add(entry));
+            for entry in entries {
+                postings.add(entry);
+            }
             let faults = compare_outbound(&order(is_late), &postings);
             let wanted = |found| (7, format!("the ledger has {found} of rf_1, not `reserved 0.00003, sent 0.00003`"));
             assert_eq!(faults, found.map(wanted).into_iter().collect::<Vec<_>>());

@@ -6,6 +6,7 @@
 mod webhooks;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::wire::{Chain, PaymentId};
@@ -39,15 +40,15 @@ pub struct RunState {
     /// Fee of the PSP's settings.
     fee_bps: u16,
     /// Latencies of the stages.
-    pub stages: Stages,
+    pub stages: Arc<Stages>,
     /// Latencies of the initiations, by kind of answer.
-    pub answers: Answers,
+    pub answers: Arc<Answers>,
     /// Counts.
-    pub tally: Tally,
+    pub tally: Arc<Tally>,
     /// Injected faults that explain payments that were not made.
-    pub disturbances: Disturbances,
+    pub disturbances: Arc<Disturbances>,
     /// Behaviour of the webhook receiver.
-    pub reception: Reception,
+    pub reception: Arc<Reception>,
     inner: Mutex<Inner>,
     due_next: mpsc::UnboundedSender<u32>,
 }
@@ -84,15 +85,25 @@ impl RunState {
         let state = Self {
             run: run.to_owned(),
             fee_bps,
-            stages: Stages::default(),
-            answers: Answers::default(),
-            tally: Tally::default(),
-            disturbances: Disturbances::default(),
-            reception: Reception::default(),
+            stages: Arc::default(),
+            answers: Arc::default(),
+            tally: Arc::default(),
+            disturbances: Arc::default(),
+            reception: Arc::default(),
             inner: Mutex::new(inner),
             due_next,
         };
         (state, due)
+    }
+
+    /// Makes the state of another PSP in the run of `first`. Figures, disturbances and the behaviour of the receiver are
+    /// those of the run. The name must be another one.
+    pub fn beside(first: &Self, run: &str, offset_secs: i64, fee_bps: u16) -> (Self, mpsc::UnboundedReceiver<u32>) {
+        let (state, due) = Self::new(run, offset_secs, fee_bps);
+        let Self { stages, answers, tally, disturbances, reception, .. } = first;
+        let (stages, answers, tally) = (Arc::clone(stages), Arc::clone(answers), Arc::clone(tally));
+        let (disturbances, reception) = (Arc::clone(disturbances), Arc::clone(reception));
+        (Self { stages, answers, tally, disturbances, reception, ..state }, due)
     }
 
     /// Returns the name of the run.
