@@ -99,7 +99,7 @@ impl Controller {
         self.calm = if refused > 0 { 0 } else { self.calm + 1 };
         let overloaded_for = self.above.checked_sub(OVERLOADED_SAMPLES);
         self.is_closed = overloaded_for.is_some() && load > CLOSED_LOAD;
-        let is_due = |samples: u32| samples == 0 || samples % AGAIN_SAMPLES == 0 && load >= self.decreased_at;
+        let is_due = |samples: u32| samples == 0 || samples.is_multiple_of(AGAIN_SAMPLES) && load >= self.decreased_at;
         if overloaded_for.is_some_and(is_due) {
             self.decreased_at = load;
             let rate = self.rate.map_or(self.recent * FIRST_DECREASE, |rate| rate * DECREASE);
