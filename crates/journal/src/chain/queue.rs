@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use payferry_domain::payment::Status;
 use payferry_domain::{Address, Amount, Chain, Finality, FinalityPolicy, Timestamp};
 use payferry_entities::{
     ChainTxStatus, Database, OperationStatus, authorizations, chain_txs, operations, payments, query_all, sendings,
@@ -161,8 +160,8 @@ async fn paged(
 /// Statuses of an operation without an outcome. With a revision above 1, it may have had one.
 pub const UNDONE: [OperationStatus; 2] = [OperationStatus::Queued, OperationStatus::Submitted];
 
-/// Page of the operations of settled payments that were queued or sent again, oldest first: a reorganisation has undone their
-/// outcome.
+/// Page of the operations that were queued or sent again, oldest first: a reorganisation may have undone their outcome. The
+/// payment may have any status: a settlement can complete before its funds are final again.
 pub async fn undone(
     database: &Database,
     chain: Chain,
@@ -171,11 +170,7 @@ pub async fn undone(
     let undone = operations::Entity::find()
         .filter(operations::Column::Chain.eq(chain.as_str()))
         .filter(operations::Column::Status.is_in(UNDONE))
-        .filter(operations::Column::Revision.gt(1))
-        .filter(Expr::cust(format!(
-            "EXISTS (SELECT 1 FROM payments WHERE payments.id = operations.payment_id AND payments.status = '{}')",
-            Status::Settled.as_str()
-        )));
+        .filter(operations::Column::Revision.gt(1));
     paged(database, undone, page).await
 }
 
