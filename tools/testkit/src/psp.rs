@@ -1,25 +1,27 @@
 //! Client of a PSP: the HTTP interface of the service, as far as the tools call it.
 
+mod outbound;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use alloy::primitives::Address;
 use anyhow::{Context, bail, ensure};
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderName, HeaderValue, Method};
+use axum::http::Method;
 use hyper::body::Bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use url::Url;
 
 use crate::client::{CallError, Client, Response, request};
 use crate::ledger::{Balance, LedgerEntry};
 use crate::payers::Persistence;
 use crate::sandbox::SandboxInfo;
 use crate::wire::{Amount, Chain, MerchantId, PaymentId, Token};
+
+pub use outbound::OrderFailed;
 
 /// Default number of connections for initiations. Each carries one request at a time; further requests wait for one.
 pub const CONNECTIONS_MAX: usize = 256;
@@ -33,7 +35,6 @@ const SIDE_CONNECTIONS_MAX: usize = 64;
 const AUTHORIZATION_CONNECTIONS_MAX: usize = 64;
 /// Submissions of an authorization while the service is overloaded, and the pause between two of them.
 const AUTHORIZATION_TRIES_MAX: u32 = 30;
-const ORDER_TRIES_MAX: u32 = 30;
 const OVERLOAD_PAUSE: Duration = Duration::from_secs(1);
 /// Connections for sampled payments: one for each payment that is polled at once, so that none of them delays another
 /// one or a payer.
@@ -116,10 +117,6 @@ pub enum InitiateFailed {
 
 /// Problem codes of an authorization that the service accepted before: it is being collected, or has paid already.
 const ACCEPTED_BEFORE: [&str; 3] = ["authorization_in_progress", "authorization_used", "payment_not_pending"];
-/// Header of a key that makes a request repeatable.
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Problem code of a repeated request whose first one is not answered yet.
-const REQUEST_RUNNING: &str = "idempotency_request_running";
 /// Problem code of a refusal because of too much load.
 const OVERLOADED: &str = "overloaded";
 
@@ -141,27 +138,6 @@ impl InitiateFailed {
             Self::Unanswered(error) => error.may_be_done(),
             Self::Unreadable => true,
         }
-    }
-}
-
-/// Reason why the request of an outbound transfer was not accepted. Its text is the kind of error, for counts.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum OrderFailed {
-    /// The service refused it, with this status and problem code.
-    #[error("send: {0} {1}")]
-    Refused(u16, String),
-    /// There was no response.
-    #[error("send: {0}")]
-    Unanswered(CallError),
-    /// The response has status 202 and a body that cannot be parsed.
-    #[error("send: unreadable answer")]
-    Unreadable,
-}
-
-impl OrderFailed {
-    /// Returns true if the service may have accepted it.
-    pub const fn may_be_made(&self) -> bool {
-        !matches!(self, Self::Refused(..))
     }
 }
 
@@ -327,87 +303,6 @@ impl Psp {
         Ok(())
     }
 
-    /// Registers a customer. Returns the id.
-    pub async fn customer(&self, email: &str) -> anyhow::Result<String> {
-        let made = self.post("/api/v1/customers", &person(email)).await?;
-        let id = made.pointer("/customers/0/id").and_then(Value::as_str);
-        id.map(str::to_owned).context("the answer names no customer")
-    }
-
-    /// Gives a customer a wallet and documents, accepts the terms as the customer, and approves the customer as the
-    /// sandbox's identity provider.
-    pub async fn clear_customer(&self, id: &str, wallet: Address) -> anyhow::Result<()> {
-        let details = json!({"customer_id": id, "wallet_address": wallet});
-        self.send(Method::PATCH, "/api/v1/customers/payment-details", &details).await?;
-        let link = self.post(&format!("/api/v1/customers/{id}/service-consent"), &json!({})).await?;
-        let link: Url = link["url"].as_str().unwrap_or_default().parse().context("the consent has no link")?;
-        let path = format!("{}?{}", link.path(), link.query().unwrap_or_default());
-        self.send_form(Method::POST, &path, "application/x-www-form-urlencoded", "accept=yes".to_owned()).await?;
-        let uploads = DOCUMENTS.iter().fold(part("customer_id", "", id), |uploads, name| {
-            uploads + &part(name, "; filename=\"document.pdf\"", "%PDF-1.7\n")
-        });
-        let (kind, uploads) =
-            (format!("multipart/form-data; boundary={BOUNDARY}"), format!("{uploads}--{BOUNDARY}--\r\n"));
-        self.send_form(Method::PATCH, "/api/v1/customers/uploads", &kind, uploads).await?;
-        let decided = self.post(&format!("/sandbox/customers/{id}/kyc"), &json!({"outcome": "approved"})).await?;
-        ensure!(decided["kyc_status"] == "approved", "{id} is not approved: {}", decided["kyc_status"]);
-        Ok(())
-    }
-
-    async fn send_form(&self, method: Method, path: &str, kind: &str, body: String) -> anyhow::Result<()> {
-        let mut request = request(method, path, body.into());
-        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_str(kind)?);
-        let response = self.side.call(request).await?;
-        // The path may contain a token.
-        ensure!(response.status.is_success(), "a form of the customer is refused with {}", response.status);
-        Ok(())
-    }
-
-    /// Sets the PSP's withdrawal wallet on a chain, as the operator of the sandbox.
-    pub async fn set_withdrawal_wallet(&self, chain: Chain, address: Address) -> anyhow::Result<()> {
-        let wallet = json!({"address": address, "chain": chain});
-        self.post("/sandbox/withdrawal-wallet", &wallet).await.map(drop)
-    }
-
-    /// Requests an outbound transfer, and again with the same idempotency key while there is no answer, or the service is
-    /// overloaded or unavailable. Returns its id.
-    pub async fn order(&self, path: &str, body: &Value, key: &str) -> Result<String, OrderFailed> {
-        #[derive(Deserialize)]
-        struct Ordered {
-            id: String,
-        }
-        let (body, key) = (Bytes::from(body.to_string()), HeaderValue::from_str(key).ok());
-        let (mut may_be_made, mut failed) = (false, OrderFailed::Unreadable);
-        for tries in 1..=ORDER_TRIES_MAX {
-            let mut request = request(Method::POST, path, body.clone());
-            request.headers_mut().extend(key.clone().map(|key| (IDEMPOTENCY_KEY, key)));
-            match self.authorizations.call(request).await {
-                Ok(response) if response.status == 202 => {
-                    let ordered: Result<Ordered, _> = serde_json::from_slice(&response.body);
-                    return ordered.map(|ordered| ordered.id).map_err(|_| OrderFailed::Unreadable);
-                }
-                Ok(response) => {
-                    let (status, code) = (response.status.as_u16(), problem(&response).code);
-                    let may_pass = [429, 503].contains(&status) || code == REQUEST_RUNNING;
-                    failed = OrderFailed::Refused(status, code);
-                    if !may_pass {
-                        break;
-                    }
-                }
-                Err(error) => {
-                    may_be_made |= error.may_be_done();
-                    failed = OrderFailed::Unanswered(error);
-                }
-            }
-            if tries < ORDER_TRIES_MAX {
-                tokio::time::sleep(OVERLOAD_PAUSE).await;
-            }
-        }
-        // An earlier request may have been accepted.
-        let is_unknown = may_be_made && matches!(failed, OrderFailed::Refused(429 | 503, _));
-        Err(if is_unknown { OrderFailed::Unanswered(CallError::Broken) } else { failed })
-    }
-
     /// Reads all items of a list with cursors, newest first, page by page.
     pub async fn list<T: DeserializeOwned>(&self, name: &str, mut each: impl FnMut(T)) -> anyhow::Result<()> {
         let (mut items, mut invalid) = (Vec::new(), false);
@@ -538,27 +433,6 @@ impl Psp {
         self.pages(&format!("/sandbox/inbox/{name}?limit=1000"), read).await?;
         Ok(all)
     }
-}
-
-/// Documents that an individual needs, and the boundary of their form.
-const DOCUMENTS: [&str; 2] = ["proof_of_residential_address", "verification_document"];
-const BOUNDARY: &str = "payferry-load";
-
-/// Returns one part of a form.
-fn part(name: &str, more: &str, content: &str) -> String {
-    format!("--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{name}\"{more}\r\n\r\n{content}\r\n")
-}
-
-/// Returns the body that registers a customer with this address.
-fn person(email: &str) -> Value {
-    json!({
-        "type": "individual", "country": "GBR", "currency": "GBP", "email": email, "first_name": "Ada",
-        "last_name": "Lovelace", "dob": "1990-12-10", "government_id_number": "QQ123456C",
-        "residential_address": {
-            "street_line_1": "12 St James's Square", "city": "London", "region": "London", "zip": "SW1Y 4JH",
-            "country": "GBR",
-        },
-    })
 }
 
 async fn read<T: DeserializeOwned>(client: &Client, path: &str) -> anyhow::Result<T> {
