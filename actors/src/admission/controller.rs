@@ -16,7 +16,7 @@ pub(super) const SAMPLE: Duration = Duration::from_millis(100);
 const OVERLOADED_SAMPLES: u32 = 5;
 /// Samples of an overload after which the rate decreases again, unless the queue is becoming shorter.
 const AGAIN_SAMPLES: u32 = 20;
-/// Load above which admission is closed.
+/// Load above which admission is closed; a load of 1 is a delay at its target.
 const CLOSED_LOAD: f64 = 5.0;
 /// Samples in a row without a refusal after which there is no limit.
 const CALM_SAMPLES: u32 = 100;
@@ -37,8 +37,8 @@ const RATE_MIN: f64 = 10.0;
 /// Share of the newest sample in the mean rate of admission.
 const RECENT_SHARE: f64 = 0.2;
 
-/// State of admission.
-#[derive(Debug, Clone)]
+/// State of admission. At first, everything is admitted.
+#[derive(Debug, Clone, Default)]
 pub(super) struct Controller {
     /// Payments per second; `None`: no limit.
     rate: Option<f64>,
@@ -62,22 +62,6 @@ pub(super) struct Controller {
 }
 
 impl Controller {
-    /// Admits everything until a delay is above its target for a while.
-    pub(super) const fn new() -> Self {
-        Self {
-            rate: None,
-            overloaded_at: 0.0,
-            is_closed: false,
-            tokens: 0.0,
-            above: 0,
-            load_before: 0.0,
-            calm: 0,
-            admitted: 0,
-            refused: 0,
-            recent: 0.0,
-        }
-    }
-
     /// Admits a new payment, or refuses it.
     pub(super) fn admit(&mut self) -> bool {
         let is_admitted = !self.is_closed && (self.rate.is_none() || self.tokens >= 1.0);
@@ -144,7 +128,7 @@ mod tests {
 
     #[test]
     fn without_a_delay_everything_is_admitted() {
-        let mut controller = Controller::new();
+        let mut controller = Controller::default();
         for _ in 0..50 {
             assert_eq!(offered(&mut controller, 1_000), 1_000);
             controller.sampled(1.0);
@@ -154,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_empties_within_the_interval_is_no_overload() {
-        let mut controller = Controller::new();
+        let mut controller = Controller::default();
         for sample in 0..50 {
             assert_eq!(offered(&mut controller, 100), 100);
             controller.sampled(if sample % 5 == 4 { 0.0 } else { ABOVE * 10.0 });
@@ -164,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_lasting_delay_limits_the_rate_and_a_long_one_closes_admission() {
-        let mut controller = Controller::new();
+        let mut controller = Controller::default();
         for _ in 0..20 {
             offered(&mut controller, 100);
             controller.sampled(0.0);
@@ -196,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_becomes_shorter_decreases_the_rate_once() {
-        let mut controller = Controller::new();
+        let mut controller = Controller::default();
         for _ in 0..20 {
             offered(&mut controller, 100);
             controller.sampled(0.0);
@@ -227,7 +211,7 @@ mod tests {
             (300.0, 2.0, settler, 0.9),
             (300.0, 3.0, settler, 0.9),
         ] {
-            let (mut controller, seconds) = (Controller::new(), SAMPLE.as_secs_f64());
+            let (mut controller, seconds) = (Controller::default(), SAMPLE.as_secs_f64());
             let mut later: VecDeque<f64> = std::iter::repeat_n(0.0, 20).collect();
             let (mut queued, mut done, mut longest) = (0.0_f64, 0.0, 0.0_f64);
             for sample in 0..1_200 {

@@ -2,8 +2,8 @@
 //!
 //! The delay of the queues between the steps of a payment says whether the service can complete more: of the journal, of the
 //! mailboxes of payments, which contain what the watchers have read, of the webhook sender, and of the operations of settlers.
-//! The time of a slow database or receiver, or of a chain on which settling is blocked, is not part of it. Deliberately absent: a limit of the number of live payments, which mostly wait for
-//! payers.
+//! The time of a slow database or receiver, or of a chain on which settling is blocked, is not part of it. Deliberately absent:
+//! a limit of the number of live payments, which mostly wait for payers.
 
 mod controller;
 
@@ -31,27 +31,25 @@ payferry_runtime::metrics! {
     Gauge LIMIT = "payferry_admission_limit",
         "New payments that are admitted per second at most: 0 while admission is closed, -1 without a limit.";
     Gauge(Seconds) DELAY = "payferry_admission_delay_seconds",
-        "Time that messages waited in the queues of this kind of actor, as the mean of the last tenth of a second, or operations \
-         of settlers behind full batches.";
+        "Mean time that messages waited in the queues of this kind of actor in the last tenth of a second. Of settlers, the time \
+         that operations waited for a batch, if batches are full.";
 }
 
-/// Kinds of actors whose mailboxes are measured.
-const MAILBOXES: [ActorKind; 3] = [ActorKind::Journal, ActorKind::Payment, ActorKind::Endpoint];
-/// Kinds of actors whose queues are measured, those with a mailbox first.
-const QUEUES: [ActorKind; 4] = [ActorKind::Journal, ActorKind::Payment, ActorKind::Endpoint, ActorKind::Settler];
+/// Kinds of actors whose queues are measured, and the targets. Of the last one, the operations; of the others, the mailboxes.
+const QUEUES: [(ActorKind, Duration); MAILBOXES + 1] = [
+    (ActorKind::Journal, DELAY_TARGET),
+    (ActorKind::Payment, DELAY_TARGET),
+    (ActorKind::Endpoint, DELAY_TARGET),
+    (ActorKind::Settler, SETTLER_DELAY_TARGET),
+];
+const MAILBOXES: usize = 3;
 
 /// Admission of new payments on this node.
+#[derive(Default)]
 pub(crate) struct Admission {
     controller: Mutex<Controller>,
     delays: Mutex<[Duration; QUEUES.len()]>,
     refused: AtomicU64,
-}
-
-impl Default for Admission {
-    fn default() -> Self {
-        let controller = Mutex::new(Controller::new());
-        Self { controller, delays: Mutex::default(), refused: AtomicU64::default() }
-    }
 }
 
 /// View of admission.
@@ -70,7 +68,7 @@ pub struct AdmissionView {
 pub struct QueueDelay {
     /// Kind of actor.
     pub queue: ActorKind,
-    /// Mean delay of messages, in milliseconds. Of settlers, the longest delay of an operation behind full batches.
+    /// Mean delay of messages, in milliseconds. Of settlers, the delay of operations behind full batches.
     pub delay_ms: f64,
     /// Delay above which new payments are limited if it lasts for half a second, in milliseconds.
     pub target_ms: u64,
@@ -100,11 +98,11 @@ impl Admission {
         let Services { registry, journal, chains, .. } = &*services;
         let mut ticks = tokio::time::interval(SAMPLE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut totals, mut commits) = ([Totals::default(); MAILBOXES.len()], journal.stats());
+        let (mut totals, mut commits) = ([Totals::default(); MAILBOXES], journal.stats());
         loop {
             ticks.tick().await;
-            let [written, applied, delivered]: [Duration; MAILBOXES.len()] = std::array::from_fn(|place| {
-                totals[place] = totals[place].next(registry, MAILBOXES[place]);
+            let [written, applied, delivered]: [Duration; MAILBOXES] = std::array::from_fn(|place| {
+                totals[place] = totals[place].next(registry, QUEUES[place].0);
                 totals[place].delay
             });
             // A write always waits for the commit that is being made; that is the time of the database and no queue.
@@ -122,7 +120,7 @@ impl Admission {
                 controller.limit()
             };
             LIMIT.set(&[], limit.unwrap_or(-1.0));
-            for (queue, delay) in QUEUES.iter().zip(delays) {
+            for ((queue, _), delay) in QUEUES.iter().zip(delays) {
                 DELAY.set(&[("kind", queue.as_str())], delay.as_secs_f64());
             }
         }
@@ -131,26 +129,22 @@ impl Admission {
     /// The current state.
     pub(crate) fn view(&self) -> AdmissionView {
         let delays = *self.delays.lock();
-        let of = |(queue, delay): (&ActorKind, Duration)| QueueDelay {
-            queue: *queue,
+        let of = |((queue, target), delay): ((ActorKind, Duration), Duration)| QueueDelay {
+            queue,
             delay_ms: delay.as_secs_f64() * 1e3,
-            target_ms: u64::try_from(target_of(*queue).as_millis()).unwrap_or(u64::MAX),
+            target_ms: u64::try_from(target.as_millis()).unwrap_or(u64::MAX),
         };
         AdmissionView {
             limit_per_second: self.controller.lock().limit(),
             refused: self.refused.load(Ordering::Relaxed),
-            delays: QUEUES.iter().zip(delays).map(of).collect(),
+            delays: QUEUES.into_iter().zip(delays).map(of).collect(),
         }
     }
 }
 
-const fn target_of(queue: ActorKind) -> Duration {
-    if matches!(queue, ActorKind::Settler) { SETTLER_DELAY_TARGET } else { DELAY_TARGET }
-}
-
 /// The longest delay relative to the target of its queue.
 fn load_of(delays: [Duration; QUEUES.len()]) -> f64 {
-    let loads = QUEUES.iter().zip(delays).map(|(queue, delay)| delay.div_duration_f64(target_of(*queue)));
+    let loads = QUEUES.iter().zip(delays).map(|((_, target), delay)| delay.div_duration_f64(*target));
     loads.fold(0.0, f64::max)
 }
 

@@ -176,6 +176,7 @@ impl Behaviour for Settler {
         let polls = PollRequests::default();
         // Keep showing the error of the previous settler, so that its end is reported as well.
         let report = SettlerReport { blocked_reason: args.handle.blocked_reason(), ..SettlerReport::default() };
+        args.handle.forget_queue_delays();
         let ticker = AbortOnDropHandle::new(tokio::spawn(tick(myself.clone(), args.clone(), polls.clone())));
         let balance_reader = AbortOnDropHandle::new(tokio::spawn(read_gas_balance(args.clone())));
         Ok(SettlerState {
@@ -228,6 +229,8 @@ impl Behaviour for Settler {
                     }
                     state.sending.conclude(errors.into_blocking_errors());
                     state.report_blocked();
+                } else {
+                    state.args.handle.forget_queue_delays();
                 }
             }
             SettlerMessage::Poll => {
@@ -326,7 +329,6 @@ impl SettlerState {
             } else {
                 // Nothing queued is left that could be blocked.
                 self.sending.succeeded();
-                self.args.handle.forget_queue_delays();
                 self.deferred.clear();
                 self.refused.clear();
             }
@@ -377,9 +379,6 @@ impl SettlerState {
         let blocked_reason = gather(all).map(|blocking_error| blocking_error.why);
         self.report.failures = self.tracking.failures().max(self.sending.failures());
         metrics::BLOCKED.set_count(&metrics::of(chain), u64::from(blocked_reason.is_some()));
-        if blocked_reason.is_some() {
-            self.args.handle.forget_queue_delays();
-        }
         if self.report.blocked_reason != blocked_reason {
             if let Some(reason) = &blocked_reason {
                 tracing::warn!(%chain, %reason, "settling on {chain} is blocked: {reason}");

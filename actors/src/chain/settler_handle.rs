@@ -69,18 +69,18 @@ impl SettlerHandle {
         self.inner.blocked_reason.read().as_ref().map(|(since, _)| *since)
     }
 
-    /// How long operations have waited for a place in a batch: more are queued than a batch takes. Zero if settling is blocked,
+    /// How long operations have waited for a place in a batch, if more are due than a batch takes. Zero if none could be sent,
     /// and on nodes without the chain's lease.
     pub(crate) fn queue_delay(&self) -> Duration {
         self.inner.queue_delays.read().values().copied().max().unwrap_or_default()
     }
 
-    /// Sets the delay of a role; zero if all that are due are in batches.
+    /// Sets the delay of a role; zero if all operations that can be sent are in batches.
     pub(super) fn set_queue_delay(&self, role: Role, delay: Duration) {
         self.inner.queue_delays.write().insert(role, delay);
     }
 
-    /// Forgets the delays: nothing is queued, or something else than the settler's speed holds operations up.
+    /// Forgets the delays: something else than the settler's speed holds operations up.
     pub(super) fn forget_queue_delays(&self) {
         self.inner.queue_delays.write().clear();
     }

@@ -30,31 +30,32 @@ use super::{ChainContext, metrics};
 
 /// Interval of checks of an invalid row.
 const UNREADABLE_WAIT: Duration = Duration::from_mins(5);
+
 impl SettlerState {
     /// Sends a batch of due operations of each role, up to the limit of unmined transactions; returns true if more are due. An
     /// error of one role (such as an unavailable signer) does not block the other.
     pub(super) async fn submit(&mut self, errors: &mut Errors) -> Result<bool, Killed> {
         let mut is_more = false;
         for role in Role::ALL {
-            if self.refused.get(&role).is_none_or(Pass::is_due) && !self.args.handle.is_paused(role) {
-                match self.submit_batch(role).await {
-                    Ok(is_full) => is_more |= is_full,
-                    Err(error) => errors.add(error)?,
-                }
-            }
+            let may_send = self.refused.get(&role).is_none_or(Pass::is_due) && !self.args.handle.is_paused(role);
+            let sent = if may_send { self.submit_batch(role).await } else { Ok(None) };
+            let waited = sent.or_else(|error| errors.add(error).map(|()| None))?;
+            self.args.handle.set_queue_delay(role, waited.unwrap_or_default());
+            is_more |= waited.is_some();
         }
         Ok(is_more)
     }
 
-    /// Sends one batch; returns true if there may be another.
-    async fn submit_batch(&mut self, role: Role) -> Result<bool, SettleError> {
+    /// Sends one batch. If it is full, so that more may be due, returns how long its newest operation has waited, without the
+    /// batch window.
+    async fn submit_batch(&mut self, role: Role) -> Result<Option<Duration>, SettleError> {
         let now = Instant::now();
         // First in, first out for each token with a limit that is reached.
         let limited = if role == Role::Send { self.limited_tokens(now) } else { Vec::new() };
         let ChainContext { spec, database, clock, .. } = &self.args.context;
         let signer = self.args.signer(role);
         if queue::unmined(database, spec.chain, signer.address()).await? >= spec.in_flight_max as u64 {
-            return Ok(false);
+            return Ok(None);
         }
         let limit = spec.batch_items_max + self.deferred.len() + self.authorizations.len();
         let mut rows = queue::queued(database, spec.chain, role, &limited, clock.real_now(), limit).await?;
@@ -74,13 +75,12 @@ impl SettlerState {
             }
         });
         rows.truncate(spec.batch_items_max);
-        let full = rows.len() == spec.batch_items_max;
-        let now_ms = clock.real_now::<Timestamp>().as_millis();
-        // The newest one has waited least.
-        let waited_ms =
-            rows.last().filter(|_| full).map_or(0, |row| now_ms.saturating_sub(row.created_at.max(row.not_before)));
-        let waited = Duration::from_millis(u64::try_from(waited_ms).unwrap_or_default());
-        self.args.handle.set_queue_delay(role, waited.saturating_sub(spec.batch_window));
+        let newest = rows.last().filter(|_| rows.len() == spec.batch_items_max);
+        let waited = newest.map(|row| {
+            let due_at = Timestamp(row.created_at.max(row.not_before));
+            let waited_ms = clock.real_now::<Timestamp>().millis_since(due_at);
+            Duration::from_millis(u64::try_from(waited_ms).unwrap_or_default()).saturating_sub(spec.batch_window)
+        });
         let unwanted = given_up(&self.args.database, &rows).await?;
         let rows = self.without(rows, &unwanted, GIVEN_UP).await?;
         let uncleared = recipients::uncleared(&self.args.database, &rows).await?;
@@ -89,10 +89,8 @@ impl SettlerState {
             Role::Collect => self.without_refused(rows, &signatures).await?,
             Role::Settle | Role::Send => self.without_failing(role, rows).await?,
         };
-        if rows.is_empty() {
-            return Ok(false);
-        }
-        Ok(self.send_batch(role, &rows, &signatures).await? && full)
+        let is_sent = !rows.is_empty() && self.send_batch(role, &rows, &signatures).await?;
+        Ok(waited.filter(|_| is_sent))
     }
 
     /// Fails these operations with this reason, except those queued again since they were read.
