@@ -31,8 +31,8 @@ payferry_runtime::metrics! {
     Gauge LIMIT = "payferry_admission_limit",
         "New payments that are admitted per second at most: 0 while admission is closed, -1 without a limit.";
     Gauge(Seconds) DELAY = "payferry_admission_delay_seconds",
-        "Mean time that messages waited in the queues of this kind of actor in the last tenth of a second. Of settlers, the time \
-         that operations waited for a batch, if batches are full.";
+        "Time that messages waited in the queues of this kind of actor: the mean of the last tenth of a second. Of settlers, the \
+         time that operations waited for a batch, if batches are full.";
 }
 
 /// Kinds of actors whose queues are measured, and the targets. Of the last one, the operations; of the others, the mailboxes.
