@@ -1,6 +1,7 @@
 //! Routes messages to aggregates: to the live actor, or through the supervisor that starts it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZero;
 use std::ops::{Bound, RangeInclusive};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -17,6 +18,7 @@ use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorResult, Mailbox};
 use payferry_webhook::WebhookSender;
 use ractor::{ActorCell, ActorId, ActorStatus, MessagingErr};
+use tokio::sync::Semaphore;
 use tracing::Instrument;
 
 use super::actor::{AggregateActor, Message, guest};
@@ -69,6 +71,8 @@ pub(crate) struct Aggregates<A: Aggregate> {
     /// Supervisors that are running and have started their live aggregates.
     started: Mutex<BTreeSet<usize>>,
     spawned: AtomicU64,
+    /// Permits of supervisors to start their live aggregates.
+    pub(super) starting: Semaphore,
 }
 
 impl<A: Aggregate> Aggregates<A> {
@@ -85,6 +89,7 @@ impl<A: Aggregate> Aggregates<A> {
             supervisors: RwLock::new(vec![None; supervisors]),
             started: Mutex::default(),
             spawned: AtomicU64::new(0),
+            starting: Semaphore::new(std::thread::available_parallelism().map_or(1, NonZero::get)),
         })
     }
 

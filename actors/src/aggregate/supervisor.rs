@@ -23,8 +23,8 @@ use crate::observe::{ActorSubject, Note};
 
 /// Interval of the timer wheel.
 const TICK: Duration = Duration::from_millis(250);
-/// Aggregates per page when the supervisor starts.
-const REHYDRATION_PAGE: u64 = 1_000;
+/// Aggregates per page when the supervisor starts. Reading a page occupies a thread of the runtime for a few milliseconds.
+const REHYDRATION_PAGE: u64 = 200;
 /// Pause before an aggregate with an unreadable row is tried again.
 const RELOAD_PAUSE: Duration = Duration::from_secs(2);
 /// Interval of searches for live aggregates without an actor, or with an actor that is behind the row. Each one reads the id
@@ -177,6 +177,8 @@ impl<A: Aggregate> Supervisor<A> {
         if !shards.clone().any(|shard| aggregates.node.leases().holds(LeaseName::Shard(shard))) {
             return Ok(());
         }
+        // As many at a time as there are processors: more would only open more connections to the database.
+        let _permit = aggregates.starting.acquire().await?;
         loop {
             let page = A::load_live(&aggregates.database, shards.clone(), after, REHYDRATION_PAGE).await?;
             let Some(last) = page.last() else { break };

@@ -53,7 +53,7 @@ impl Balancer {
 
     /// Adds a node that is ready, by the URL of its listener.
     pub fn add(&self, url: &str) {
-        let address: SocketAddr = url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap();
+        let address = address_of(url);
         let is_up = watch::Sender::new(true);
         let checking = AbortOnDropHandle::new(tokio::spawn(check(address, is_up.clone())));
         self.backends.lock().push(Backend { address, is_up, _checking: checking });
@@ -61,9 +61,9 @@ impl Balancer {
 
     /// Removes a node. Its connections end.
     pub fn remove(&self, url: &str) {
-        let address = url.trim_start_matches("http://").trim_end_matches('/').parse();
+        let address = address_of(url);
         self.backends.lock().retain(|backend| {
-            let stays = Ok(backend.address) != address;
+            let stays = backend.address != address;
             if !stays {
                 backend.is_up.send_replace(false);
             }
@@ -110,7 +110,13 @@ async fn check(address: SocketAddr, is_up: watch::Sender<bool>) {
     }
 }
 
-async fn is_ready(address: SocketAddr) -> bool {
+/// The address in the URL of a listener.
+pub(crate) fn address_of(url: &str) -> SocketAddr {
+    url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap()
+}
+
+/// True if `/readyz` of a node answers 200.
+pub(crate) async fn is_ready(address: SocketAddr) -> bool {
     let answer = async {
         let mut node = TcpStream::connect(address).await?;
         node.write_all(b"GET /readyz HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n").await?;

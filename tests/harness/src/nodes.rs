@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
-use crate::balancer::Balancer;
+use crate::balancer::{Balancer, address_of, is_ready};
 use crate::process::{Binary, Folder, Served};
 use crate::{eventually, expect, install_tls};
 
@@ -133,9 +133,8 @@ impl<'a> Nodes<'a> {
         let starting = self.binary.spawn(self.folder, &env);
         let served = tokio::task::spawn_blocking(|| starting.try_ready()).await.unwrap()?;
         // As an upgrade does before it restarts the next node.
-        let ready = format!("{}/readyz", served.api_url());
-        let status = async || reqwest::get(&ready).await.map_or(0, |answer| answer.status().as_u16());
-        eventually("the node is ready for payments", async || expect(status().await, |status| *status == 200)).await;
+        let ready = async || expect(is_ready(address_of(served.api_url())).await, |ready| *ready);
+        eventually("the node is ready for payments", ready).await;
         self.public.add(served.api_url());
         self.operator.add(served.operator_url());
         Ok(served)
