@@ -15,6 +15,7 @@ pub mod deployment;
 pub mod endpoint;
 pub mod initiators;
 pub mod kill;
+pub mod namespace;
 pub mod node;
 pub mod nodes;
 pub mod pair;

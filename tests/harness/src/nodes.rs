@@ -10,6 +10,7 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
 use crate::balancer::{Balancer, address_of, is_ready};
+use crate::namespace::Namespace;
 use crate::process::{Binary, Folder, Served};
 use crate::{eventually, expect, install_tls};
 
@@ -66,13 +67,28 @@ impl NodesPlan {
     }
 }
 
+/// What differs in the first node.
+#[derive(Debug, Default)]
+pub struct First {
+    /// Further variables.
+    pub env: Vec<(&'static str, String)>,
+    /// Its network.
+    pub namespace: Option<Namespace>,
+}
+
+impl From<Vec<(&'static str, String)>> for First {
+    fn from(env: Vec<(&'static str, String)>) -> Self {
+        Self { env, namespace: None }
+    }
+}
+
 /// The nodes, behind a balancer of their public listeners and one of their operator listeners.
 pub struct Nodes<'a> {
     binary: &'a Binary,
     folder: &'a Folder,
-    /// Further variables of the first node.
-    first_env: Vec<(&'static str, String)>,
     running: Vec<Served>,
+    /// After the nodes, one of which may run in its namespace.
+    first: First,
     /// When a node was killed or frozen.
     interrupted_at: Vec<Instant>,
     public: Balancer,
@@ -82,16 +98,11 @@ pub struct Nodes<'a> {
 impl<'a> Nodes<'a> {
     /// Starts all nodes; returns when they are ready.
     pub async fn start(binary: &'a Binary, folder: &'a Folder, count: usize) -> Self {
-        Self::start_with(binary, folder, count, Vec::new()).await
+        Self::start_with(binary, folder, count, First::default()).await
     }
 
-    /// The same, with further variables of the first node.
-    pub async fn start_with(
-        binary: &'a Binary,
-        folder: &'a Folder,
-        count: usize,
-        first_env: Vec<(&'static str, String)>,
-    ) -> Self {
+    /// The same, with a first node that differs.
+    pub async fn start_with(binary: &'a Binary, folder: &'a Folder, count: usize, first: impl Into<First>) -> Self {
         install_tls();
         let port = |key: &str| {
             let address = folder.settings["server"][key].as_str().unwrap();
@@ -99,8 +110,15 @@ impl<'a> Nodes<'a> {
         };
         let (public, operator) =
             (Balancer::start(port("listen")).await, Balancer::start(port("operator_listen")).await);
-        let mut nodes =
-            Self { binary, folder, first_env, running: Vec::new(), interrupted_at: Vec::new(), public, operator };
+        let mut nodes = Self {
+            binary,
+            folder,
+            first: first.into(),
+            running: Vec::new(),
+            interrupted_at: Vec::new(),
+            public,
+            operator,
+        };
         for number in 0..count {
             let served = nodes.serve(number).await.unwrap_or_else(|log| panic!("node {number} did not start: {log}"));
             nodes.running.push(served);
@@ -128,9 +146,10 @@ impl<'a> Nodes<'a> {
             ("PAYFERRY_SERVER__OPERATOR_LISTEN", "127.0.0.1:0"),
         ];
         if number == 0 {
-            env.extend(self.first_env.iter().map(|(name, value)| (*name, value.as_str())));
+            env.extend(self.first.env.iter().map(|(name, value)| (*name, value.as_str())));
         }
-        let starting = self.binary.spawn(self.folder, &env);
+        let namespace = self.first.namespace.as_ref().filter(|_| number == 0);
+        let starting = self.binary.spawn_in(namespace, self.folder, &env);
         let served = tokio::task::spawn_blocking(|| starting.try_ready()).await.unwrap()?;
         // As an upgrade does before it restarts the next node.
         let ready = async || expect(is_ready(address_of(served.api_url())).await, |ready| *ready);
@@ -138,6 +157,11 @@ impl<'a> Nodes<'a> {
         self.public.add(served.api_url());
         self.operator.add(served.operator_url());
         Ok(served)
+    }
+
+    /// The network of the first node. Panics if it has none of its own.
+    pub fn first_namespace(&self) -> &Namespace {
+        self.first.namespace.as_ref().unwrap()
     }
 
     /// A running node, counted from 0.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use payferry_testkit::service::program;
 use serde_json::Value;
 
+use crate::namespace::Namespace;
 pub use crate::settings::Folder;
 
 /// Maximum duration of a graceful stop after the drain, as documented.
@@ -62,9 +63,15 @@ impl Binary {
 
     /// Starts `serve` with additional environment variables, without waiting until it is ready.
     pub fn spawn(&self, folder: &Folder, env: &[(&str, &str)]) -> Starting {
+        self.spawn_in(None, folder, env)
+    }
+
+    /// The same, in a network namespace.
+    pub fn spawn_in(&self, namespace: Option<&Namespace>, folder: &Folder, env: &[(&str, &str)]) -> Starting {
         let mut command = self.command();
         command.args(["serve", "--json", "--config"]).arg(folder.config());
-        Starting::spawn(command, folder.path(), env)
+        let entered = namespace.map(|namespace| namespace.enter(&command));
+        Starting::spawn(entered.unwrap_or(command), folder.path(), env)
     }
 
     /// Starts `serve` and waits until it is ready.

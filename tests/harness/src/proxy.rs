@@ -3,7 +3,7 @@
 //!
 //! Deliberately absent: changes of the data. Forwarded data is forwarded byte for byte.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -68,9 +68,14 @@ enum Cut {
 impl Proxy {
     /// Starts a proxy in front of the server at `url`.
     pub async fn start(url: &str) -> Self {
+        Self::start_at(Ipv4Addr::LOCALHOST, url).await
+    }
+
+    /// The same, on this address of the machine.
+    pub async fn start_at(address: Ipv4Addr, url: &str) -> Self {
         let url: Url = url.parse().unwrap();
         let server = format!("{}:{}", url.host_str().unwrap(), url.port().unwrap());
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind((address, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (line, watched) = watch::channel(Line::Open);
         let commits = Commits { cut_percent: 0, random: StdRng::seed_from_u64(7), cut: (0, 0) };

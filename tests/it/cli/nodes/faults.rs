@@ -1,9 +1,15 @@
 //! Faults of a node.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Instant;
 
 use payferry_harness::clock::Clock;
+use payferry_harness::initiators::Initiators;
 use payferry_harness::kill::kill_log::{HOLD_AFTER, HOLD_UNTIL, STEPS};
+use payferry_harness::namespace::Namespace;
+use payferry_harness::nodes::First;
+use payferry_harness::process::Served;
 use payferry_harness::proxy::{Line, Proxy};
 use payferry_harness::short_or_long;
 use sea_orm::{ConnectionTrait, DatabaseConnection, TransactionTrait};
@@ -28,14 +34,18 @@ async fn work_of_a_frozen_node_goes_on_and_the_thawed_node_ends() {
     let took = frozen_at.elapsed();
     println!("settled {took:?} after the owner froze");
     assert!(took < TAKEOVER_MAX.saturating_mul(short_or_long(3, 1)), "{took:?}");
-    let node = nodes.node(0);
-    node.process.signal("CONT");
-    let status = tokio::task::block_in_place(|| node.process.until_ended(Duration::from_secs(30)));
-    assert_eq!(status.code(), Some(1), "{}", node.process.log());
-    assert!(node.process.log().contains("this node was declared gone"), "{}", node.process.log());
+    nodes.node(0).process.signal("CONT");
+    ends_as_gone(nodes.node(0));
     let after = initiate(&second, "after").await;
     fixture.pay(&after).await;
     second.until_status(after["payment_id"].as_str().unwrap(), "settled").await;
+}
+
+/// Waits until a node ends because other nodes declared it gone.
+fn ends_as_gone(node: &mut Served) {
+    let status = tokio::task::block_in_place(|| node.process.until_ended(Duration::from_secs(30)));
+    assert_eq!(status.code(), Some(1), "{}", node.process.log());
+    assert!(node.process.log().contains("this node was declared gone"), "{}", node.process.log());
 }
 
 /// Longest time until a node without its database is not ready: the documented 3 s, and the interval between two reads.
@@ -59,44 +69,89 @@ impl Lines {
     }
 }
 
-/// The first node loses its database, or all of its network but the balancer's health checks.
+/// The first node loses its database, but is still reached by clients.
 #[tokio::test(flavor = "multi_thread")]
-async fn work_of_a_cut_off_node_goes_on_and_the_node_ends_when_the_network_returns() {
-    for is_all in [false, true] {
-        let fixture = Fixture::new().await;
-        let (lines, env) = Lines::of(&fixture).await;
-        let mut nodes = Nodes::start_with(&fixture.binary, &fixture.outside.folder, 2, env).await;
-        let urls = [0, 1].map(|number| nodes.node(number).api_url().to_owned());
-        let [first, second] = [fixture.psp(&urls[0]).await, fixture.psp(&urls[1]).await];
-        let payment = initiate(&first, "cut-off").await;
-        lines.database.set(Line::Silent);
-        if is_all {
-            lines.chain.set(Line::Silent);
-        }
-        let since = Instant::now();
-        fixture.pay(&payment).await;
-        let ready = async || {
-            let answer = reqwest::get(format!("{}/readyz", urls[0])).await;
-            expect(answer.map_or(0, |answer| answer.status().as_u16()), |status| *status == 503)
-        };
-        eventually("the node is not ready", ready).await;
-        let unready_after = since.elapsed();
-        second.until_status(payment["payment_id"].as_str().unwrap(), "settled").await;
-        let took = since.elapsed();
-        println!("unready {unready_after:?} and settled {took:?} after the node was cut off");
-        assert!(unready_after < UNREADY_MAX.saturating_mul(short_or_long(3, 1)), "{unready_after:?}");
-        assert!(took < TAKEOVER_MAX.saturating_mul(short_or_long(3, 1)), "{took:?}");
-        for line in [&lines.database, &lines.chain] {
-            line.set(Line::Open);
-        }
-        let node = nodes.node(0);
-        let status = tokio::task::block_in_place(|| node.process.until_ended(Duration::from_secs(30)));
-        assert_eq!(status.code(), Some(1), "{}", node.process.log());
-        assert!(node.process.log().contains("this node was declared gone"), "{}", node.process.log());
-        let (vault, treasury) = fixture.outside.chains[0].holdings(&fixture.psp_id, Token::Usdc).await;
-        assert_eq!(vault + treasury, 10_000_000, "the payment is settled once");
-        nodes.node(1).process.stop();
-    }
+async fn work_of_a_node_without_a_database_goes_on_and_the_node_ends_when_it_returns() {
+    let fixture = Fixture::new().await;
+    let (lines, env) = Lines::of(&fixture).await;
+    let mut nodes = Nodes::start_with(&fixture.binary, &fixture.outside.folder, 2, env).await;
+    let ready = format!("{}/readyz", nodes.node(0).api_url());
+    let status = async || reqwest::get(&ready).await.map_or(0, |answer| answer.status().as_u16());
+    work_goes_on(&fixture, &mut nodes, status, |_, is_up| {
+        lines.database.set(if is_up { Line::Open } else { Line::Silent });
+    })
+    .await;
+    nodes.node(1).process.stop();
+}
+
+/// The first node loses all of its network: the database, the chain, its clients, the balancer and the receivers of webhooks.
+#[tokio::test(flavor = "multi_thread")]
+async fn work_of_a_node_without_a_network_goes_on_and_the_node_ends_when_it_returns() {
+    let Some(namespace) = Namespace::create() else {
+        println!("not run: network namespaces cannot be made here");
+        return;
+    };
+    let fixture = Fixture::new().await;
+    let (database, chain) = (fixture.outside.database.url(), fixture.outside.chains[0].node.url());
+    let [to_database, to_chain] =
+        [Proxy::start_at(namespace.outside, database).await, Proxy::start_at(namespace.outside, chain).await];
+    // Another host's certificate would be verified.
+    let joined = if database.contains('?') { '&' } else { '?' };
+    let env = vec![
+        ("PAYFERRY_DATABASE__URL", format!("{}{joined}sslmode=require", to_database.url(database))),
+        ("PAYFERRY_CHAINS__BASE__ENDPOINTS", format!("[{:?}]", to_chain.url(chain))),
+        ("PAYFERRY_SERVER__LISTEN", format!("{}:0", namespace.inside)),
+        ("PAYFERRY_SERVER__OPERATOR_LISTEN", format!("{}:0", namespace.inside)),
+    ];
+    let first = First { env, namespace: Some(namespace) };
+    let mut nodes = Nodes::start_with(&fixture.binary, &fixture.outside.folder, 2, first).await;
+    let address = nodes.node(0).api_url().trim_start_matches("http://").replace(':', "/");
+    let request = format!(
+        "exec 3<> /dev/tcp/{address}; printf 'GET /readyz HTTP/1.0\\r\\n\\r\\n' >&3; read -r _ status _ <&3; echo $status"
+    );
+    let mut ask = std::process::Command::new("bash");
+    ask.args(["-c", &request]);
+    let mut ask = tokio::process::Command::from(nodes.first_namespace().enter(&ask));
+    let status = async || String::from_utf8(ask.output().await.unwrap().stdout).unwrap().trim().parse().unwrap_or(0);
+    let psp = Arc::new(fixture.psp(&nodes.api_url()).await);
+    let clients = Initiators::start(std::slice::from_ref(&psp));
+    work_goes_on(&fixture, &mut nodes, status, |nodes, is_up| nodes.first_namespace().set_link(is_up)).await;
+    let initiated = clients.stop().await;
+    let listed = psp.payments().await;
+    let listed: BTreeSet<_> = listed.iter().filter_map(|payment| payment["id"].as_str()).collect();
+    assert!(
+        initiated.iter().all(|payment| listed.contains(payment.id.as_str())),
+        "every acknowledged payment is there"
+    );
+    println!("{} payments were acknowledged meanwhile", initiated.len());
+    nodes.node(1).process.stop();
+}
+
+/// Cuts the first node off after a payment that it has accepted is initiated, which the second node must settle, and connects it
+/// again. `readiness` returns the status of the first node's `/readyz`.
+async fn work_goes_on(
+    fixture: &Fixture,
+    nodes: &mut Nodes<'_>,
+    mut readiness: impl AsyncFnMut() -> u16,
+    set_link: impl Fn(&Nodes<'_>, bool),
+) {
+    let urls = [0, 1].map(|number| nodes.node(number).api_url().to_owned());
+    let [first, second] = [fixture.psp(&urls[0]).await, fixture.psp(&urls[1]).await];
+    let payment = initiate(&first, "cut-off").await;
+    set_link(nodes, false);
+    let since = Instant::now();
+    fixture.pay(&payment).await;
+    eventually("the node is not ready", async || expect(readiness().await, |status| *status == 503)).await;
+    let unready_after = since.elapsed();
+    second.until_status(payment["payment_id"].as_str().unwrap(), "settled").await;
+    let took = since.elapsed();
+    println!("unready {unready_after:?} and settled {took:?} after the node was cut off");
+    assert!(unready_after < UNREADY_MAX.saturating_mul(short_or_long(3, 1)), "{unready_after:?}");
+    assert!(took < TAKEOVER_MAX.saturating_mul(short_or_long(3, 1)), "{took:?}");
+    set_link(nodes, true);
+    ends_as_gone(nodes.node(0));
+    let (vault, treasury) = fixture.outside.chains[0].holdings(&fixture.psp_id, Token::Usdc).await;
+    assert_eq!(vault + treasury, 10_000_000, "the payment is settled once");
 }
 
 /// The owner of the chain loses the chain's only endpoint, which the other node still reaches.
@@ -241,12 +296,10 @@ async fn settlement_of_a_node_that_freezes_between_two_steps_is_finished_once() 
         second.until_status(id, "settled").await;
         // After the last steps, the first node has settled it.
         until_owned(&operator, "chain:base", &ids["n2"]).await;
-        let node = nodes.node(0);
         // The settlement continues, too.
         std::fs::write(&until, "").unwrap();
-        node.process.signal("CONT");
-        let status = tokio::task::block_in_place(|| node.process.until_ended(Duration::from_secs(30)));
-        assert_eq!(status.code(), Some(1), "{step}: {}", node.process.log());
+        nodes.node(0).process.signal("CONT");
+        ends_as_gone(nodes.node(0));
         let events = second.events(id).await;
         let settled = events.iter().filter(|name| *name == "payment.settled").count();
         assert_eq!(settled, 1, "{step}: {events:?}");
