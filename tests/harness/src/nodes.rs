@@ -169,6 +169,11 @@ impl<'a> Nodes<'a> {
         &mut self.running[number]
     }
 
+    /// Changes the binary of nodes that start from now on.
+    pub fn set_binary(&mut self, binary: &'a Binary) {
+        self.binary = binary;
+    }
+
     /// Restarts a node as a rolling upgrade does: SIGTERM, its end, and a new process.
     pub async fn restart(&mut self, number: usize) {
         let mut findings = Vec::new();

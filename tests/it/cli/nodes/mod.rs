@@ -45,12 +45,17 @@ struct Fixture {
 
 impl Fixture {
     async fn new() -> Self {
-        Self::on(Outside::on(TestDatabase::postgres().await, &[Chain::Base]).await).await
+        Self::of(binary()).await
     }
 
-    async fn on(mut outside: Outside) -> Self {
+    /// With another binary.
+    async fn of(binary: Binary) -> Self {
+        Self::on(Outside::on(TestDatabase::postgres().await, &[Chain::Base]).await, binary).await
+    }
+
+    async fn on(mut outside: Outside, binary: Binary) -> Self {
         outside.deploy().await;
-        let (binary, receiver) = (binary(), Receiver::start().await);
+        let receiver = Receiver::start().await;
         let (psp_id, key) = binary.make_psp(&outside.folder, "Northern Pay");
         // The nodes of a test differ only in name and ports.
         let ports = payferry_harness::free_ports::<2>().map(|port| format!("127.0.0.1:{port}"));
@@ -63,16 +68,12 @@ impl Fixture {
 
     /// With the binary that is measured.
     async fn measured() -> Self {
-        let mut fixture = Self::new().await;
-        if let Ok(path) = std::env::var(MEASURED) {
-            fixture.binary = Binary::at(path);
-        }
-        fixture
+        Self::of(std::env::var(MEASURED).map_or_else(|_| binary(), Binary::at)).await
     }
 
     /// On a pair of database servers, at these URLs.
     async fn on_pair(pair: &Pair, urls: Vec<String>) -> Self {
-        Self::on(Outside::on_pair(pair, DATABASE, urls).await).await
+        Self::on(Outside::on_pair(pair, DATABASE, urls).await, binary()).await
     }
 
     async fn nodes(&self, count: usize) -> Nodes<'_> {

@@ -1,5 +1,6 @@
 //! Restarts and upgrades of nodes.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -94,6 +95,51 @@ async fn node_restarts_beside_a_later_version_and_leaves_its_lease_to_it() {
     assert_eq!(count("l.name = 'job:later' AND n.name = 'later'").await, 1);
     fixture.settle(&psp, "after-the-later-version").await;
     nodes.stop();
+}
+
+/// Nodes of the previous version and of this one share a database, the older one restarts, and then it is upgraded, too.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long"]
+async fn nodes_of_the_previous_version_work_beside_nodes_of_this_one() {
+    let previous = concat!(env!("CARGO_MANIFEST_DIR"), "/.tools/previous/payferry");
+    assert!(Path::new(previous).exists(), "`PAYFERRY_CHECK_LONG=1 tests/tools` makes {previous}");
+    let this = binary();
+    let fixture = Fixture::of(Binary::at(previous)).await;
+    let mut nodes = fixture.nodes(2).await;
+    work_at_both(&fixture, &mut nodes, "previous").await;
+    nodes.set_binary(&this);
+    nodes.restart(0).await;
+    work_at_both(&fixture, &mut nodes, "both").await;
+    nodes.set_binary(&fixture.binary);
+    nodes.restart(1).await;
+    work_at_both(&fixture, &mut nodes, "restarted").await;
+    nodes.set_binary(&this);
+    nodes.restart(1).await;
+    work_at_both(&fixture, &mut nodes, "this").await;
+    let operator = fixture.operator(&nodes.operator_url());
+    assert_eq!(operator.metric("payferry_payments_quarantined").await, 0.0);
+    let log = std::fs::read_to_string(fixture.outside.folder.path().join("stderr.log")).unwrap();
+    let errors: Vec<&str> =
+        log.lines().filter(|line| line.contains("ERROR") || line.contains("cannot be read")).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+    nodes.stop();
+    this.run(&fixture.outside.folder, &["reconcile", "--treasury-kept", "--pause-secs", "1"]);
+}
+
+/// Each node initiates a payment that is settled and one that is refunded at the other node. Both nodes show the same payments.
+async fn work_at_both(fixture: &Fixture, nodes: &mut Nodes<'_>, key: &str) {
+    let urls = [0, 1].map(|number| nodes.node(number).api_url().to_owned());
+    let psps = [fixture.psp(&urls[0]).await, fixture.psp(&urls[1]).await];
+    for (number, psp) in psps.iter().enumerate() {
+        fixture.settle(psp, &format!("{key}-{number}")).await;
+        let id = fixture.underpaid(psp, &format!("{key}-{number}-refunded")).await;
+        let other = &psps[1 - number];
+        other.ok(Method::POST, &format!("/payments/{id}/refunds"), json!({ "address": REFUNDED_TO })).await;
+        until_refunded(psp, &id).await;
+    }
+    let listed = [psps[0].payments().await, psps[1].payments().await];
+    assert_eq!(listed[0], listed[1]);
+    assert!(listed[0].len() >= 4, "{listed:?}");
 }
 
 /// 99th percentile of the response times.
