@@ -16,7 +16,7 @@ use payferry_journal::payments::RequestRows;
 use payferry_runtime::observe::{ActorKind, ActorMetrics};
 use payferry_runtime::supervise::doubled;
 
-use crate::aggregate::{Aggregate, Aggregates, Decided};
+use crate::aggregate::{Aggregate, Aggregates, Decided, Found};
 use crate::compliance::{KytSubject, ScreenRequest};
 use crate::failed::Failed;
 use crate::observe::{Note, OutboundLine};
@@ -64,10 +64,11 @@ impl Aggregate for OutboundTransfer {
         Note { status, chain, version, in_review: self.is_in_review() }.pack()
     }
 
-    fn line(id: OutboundId, actor: &ActorMetrics) -> OutboundLine {
-        let Note { status, chain, version, in_review } = Note::unpack(actor.note());
+    fn line(id: OutboundId, note: u64, actor: Option<&ActorMetrics>) -> OutboundLine {
+        let Note { status, chain, version, in_review } = Note::unpack(note);
         let status = OutboundStatus::ALL.get(status).copied().unwrap_or(OutboundStatus::Pending);
-        OutboundLine { id, status, in_review, chain, version, mailbox: actor.depth(), since: actor.since().into() }
+        let (mailbox, since) = (actor.map_or(0, ActorMetrics::depth), actor.map(|actor| actor.since().into()));
+        OutboundLine { id, status, in_review, chain, version, mailbox, since }
     }
 
     fn resume(&self) -> Vec<Effect> {
@@ -91,7 +92,7 @@ impl Aggregate for OutboundTransfer {
         _: RangeInclusive<u8>,
         after: Option<OutboundId>,
         limit: u64,
-    ) -> Result<Vec<Self>, StoreError> {
+    ) -> Result<Vec<Found<Self>>, StoreError> {
         let mut after = after.map(|id| id.to_string()).unwrap_or_default();
         loop {
             let rows = store::load_live(database, &after, limit).await?;
@@ -103,7 +104,7 @@ impl Aggregate for OutboundTransfer {
             let readable: Vec<_> = read.collect();
             match rows.into_iter().next_back() {
                 Some(last) if readable.is_empty() => after = last.id,
-                _ => return Ok(readable),
+                _ => return Ok(readable.into_iter().map(|outbound| Found::Whole(Box::new(outbound))).collect()),
             }
         }
     }

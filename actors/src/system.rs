@@ -214,6 +214,11 @@ impl System {
         self.payments().each_supervisor(|| SupervisorMessage::Sweep(None));
     }
 
+    /// Has every shard look for actors that may leave, which it also does every 30 s.
+    pub fn rest_payments(&self) {
+        self.payments().each_supervisor(|| SupervisorMessage::Rest);
+    }
+
     /// Kills all permanent actors of a kind in the middle of their work, for tests.
     #[cfg(feature = "faults")]
     pub fn inject_crash(&self, kind: ActorKind) {

@@ -19,6 +19,21 @@ const CONFLICTS_MAX: usize = 8;
 /// Pause before an aggregate reads its row again after a failed write.
 const RETRY_PAUSE_SECS: i64 = 1;
 
+/// Variable that has actors leave as soon as their aggregates only wait.
+#[cfg(feature = "faults")]
+const REST_AT_ONCE: &str = "PAYFERRY_REST_AT_ONCE";
+
+#[cfg(feature = "faults")]
+fn rests_at_once() -> bool {
+    static IS_SET: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| std::env::var_os(REST_AT_ONCE).is_some());
+    *IS_SET
+}
+
+#[cfg(not(feature = "faults"))]
+const fn rests_at_once() -> bool {
+    false
+}
+
 /// State that an actor caches.
 #[derive(Debug, Clone, Serialize)]
 pub struct ActorMemory<E> {
@@ -53,6 +68,8 @@ pub(crate) enum Message<A: Aggregate> {
     CatchUp,
     /// Another node changed the row or recorded facts: read the row, run the pending effects, and apply the facts.
     Touched,
+    /// Leave, if the aggregate only waits.
+    Rest,
     /// Request for the actor's state.
     Observe(RpcReplyPort<ActorMemory<A::Effect>>),
     /// Panic, to test that nothing is lost.
@@ -130,6 +147,10 @@ impl<A: Aggregate> Behaviour for AggregateActor<A> {
                 });
                 (caught_up.await, None)
             }
+            Message::Rest => {
+                self.rest(myself, state);
+                return Ok(());
+            }
             Message::Observe(reply) => {
                 let _ = reply.send(state.memory());
                 return Ok(());
@@ -146,6 +167,9 @@ impl<A: Aggregate> Behaviour for AggregateActor<A> {
         }
         myself.actor_metrics().set_note(state.aggregate.note());
         self.act(myself, state);
+        if rests_at_once() {
+            self.rest(myself, state);
+        }
         Ok(())
     }
 }
@@ -304,7 +328,7 @@ impl<A: Aggregate> AggregateActor<A> {
     fn pass_on(&self, message: Message<A>, state: &State<A>) {
         match message {
             // A newly started actor checks its pending effects by itself.
-            Message::Resume | Message::Observe(_) => {}
+            Message::Resume | Message::Rest | Message::Observe(_) => {}
             message => self.aggregates.send(state.aggregate.id(), message),
         }
     }
@@ -322,6 +346,18 @@ impl<A: Aggregate> AggregateActor<A> {
         if effects.contains(&A::PASSIVATE) && !state.aggregate.needs_actor() && !state.stale {
             self.aggregates.remove_ended(&state.aggregate, myself.get_id());
             // Messages in the mailbox are handled before the actor ends.
+            state.has_left = true;
+            let _ = myself.drain();
+        }
+    }
+}
+
+impl<A: Aggregate> AggregateActor<A> {
+    /// Leaves if the aggregate only waits. Its supervisor keeps its deadline, and starts another actor for the next message.
+    fn rest(&self, myself: &Mailbox<Message<A>>, state: &mut State<A>) {
+        let may_rest = !state.has_left && !state.stale && state.aggregate.waiting().is_some();
+        if may_rest && self.aggregates.rest(&state.aggregate, myself.get_id()) {
+            // Messages in the mailbox are passed on.
             state.has_left = true;
             let _ = myself.drain();
         }

@@ -9,6 +9,7 @@ pub(crate) mod metrics;
 mod router;
 mod supervisor;
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
@@ -16,7 +17,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use payferry_domain::payment::Outage;
-use payferry_domain::{Address, PaymentId, Timestamp};
+use payferry_domain::{Address, Chain, PaymentId, Timestamp};
 use payferry_entities::{Database, StoreError};
 use payferry_journal::JournalWrite;
 use payferry_runtime::observe::{ActorKind, ActorMetrics};
@@ -68,8 +69,8 @@ pub(crate) trait Aggregate: Clone + Send + Sync + Sized + 'static {
     fn needs_actor(&self) -> bool;
     /// Packed summary, which [`Self::line`] unpacks.
     fn note(&self) -> u64;
-    /// Summary of the live aggregate from the note of its actor.
-    fn line(id: Self::Id, actor: &ActorMetrics) -> Self::Line;
+    /// Summary of the live aggregate from its note, and its actor if it has one.
+    fn line(id: Self::Id, note: u64, actor: Option<&ActorMetrics>) -> Self::Line;
     /// All effects that are still due.
     fn resume(&self) -> Vec<Self::Effect>;
 
@@ -87,7 +88,7 @@ pub(crate) trait Aggregate: Clone + Send + Sync + Sized + 'static {
         shards: RangeInclusive<u8>,
         after: Option<Self::Id>,
         limit: u64,
-    ) -> impl Future<Output = Result<Vec<Self>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Vec<Found<Self>>, StoreError>> + Send;
     /// Like [`Self::load_live`], but only ids and versions, including those of unreadable rows.
     fn live_versions(
         database: &Database,
@@ -96,6 +97,22 @@ pub(crate) trait Aggregate: Clone + Send + Sync + Sized + 'static {
         limit: u64,
     ) -> impl Future<Output = Result<Vec<(Self::Id, u32)>, StoreError>> + Send;
 
+    /// What the live aggregate waits for, if only a fact, a request or its deadline changes it, so that it needs no actor until
+    /// then.
+    fn waiting(&self) -> Option<Waiting<Self::Id>> {
+        None
+    }
+    /// True if something has happened that changes an aggregate that only waits. `aggregate`: its state, if it has been read.
+    fn is_behind(_: &Waiting<Self::Id>, _aggregate: Option<&Self>, _aggregates: &Aggregates<Self>) -> bool {
+        false
+    }
+    /// Those of these aggregates with facts that are recorded and not applied.
+    fn with_unapplied(
+        _database: &Database,
+        _ids: &[Self::Id],
+    ) -> impl Future<Output = Result<BTreeSet<Self::Id>, StoreError>> + Send {
+        async { Ok(BTreeSet::new()) }
+    }
     /// True if the command may only be decided after all recorded facts have been applied: a notification may have been
     /// lost.
     fn must_know_all(&self, _command: &Self::Command) -> bool {
@@ -139,6 +156,35 @@ pub(crate) trait Aggregate: Clone + Send + Sync + Sized + 'static {
     fn all_started(_aggregates: &Aggregates<Self>) {}
     /// A live aggregate was found without an actor, and got one.
     fn unattended() {}
+}
+
+/// A live aggregate in a page that is read to start those that need it.
+pub(crate) enum Found<A: Aggregate> {
+    /// With its state.
+    Whole(Box<A>),
+    /// It only waits, which is known without its state.
+    Waiting(Waiting<A::Id>),
+}
+
+impl<A: Aggregate> Found<A> {
+    /// Id of the aggregate.
+    pub(crate) fn id(&self) -> A::Id {
+        match self {
+            Self::Whole(aggregate) => aggregate.id(),
+            Self::Waiting(waiting) => waiting.id,
+        }
+    }
+}
+
+/// A live aggregate that only waits.
+pub(crate) struct Waiting<I> {
+    pub(crate) id: I,
+    /// As [`Aggregate::note`].
+    pub(crate) note: u64,
+    /// Chain of the deadline.
+    pub(crate) chain: Chain,
+    pub(crate) created_at: Timestamp,
+    pub(crate) deadline: Timestamp,
 }
 
 /// Result of a command that was not rejected.

@@ -36,7 +36,24 @@ const HELD_ID_ATTEMPTS_MAX: usize = 4 * LOGICAL_SHARDS;
 /// Time after which a commit with an unknown outcome has ended, plus a margin.
 const LATE_COMMIT_SECS: i64 = LATE_COMMIT_MAX.as_secs().cast_signed() + 1;
 
-type Live<A> = BTreeMap<<A as Aggregate>::Id, Mailbox<Message<A>>>;
+/// The live aggregates of a supervisor, by id, so that they can be read in pages.
+struct Live<A: Aggregate> {
+    actors: BTreeMap<A::Id, Mailbox<Message<A>>>,
+    /// Notes of those that only wait, and have no actor.
+    waiting: BTreeMap<A::Id, u64>,
+}
+
+impl<A: Aggregate> Default for Live<A> {
+    fn default() -> Self {
+        Self { actors: BTreeMap::new(), waiting: BTreeMap::new() }
+    }
+}
+
+impl<A: Aggregate> Live<A> {
+    fn len(&self) -> usize {
+        self.actors.len() + self.waiting.len()
+    }
+}
 
 /// Services that payments and outbound transfers of one tree share: storage, clock, policies, chains, screening and webhooks.
 pub(crate) struct Services {
@@ -63,7 +80,7 @@ pub(crate) struct Aggregates<A: Aggregate> {
     pub(crate) own: A::Own,
     /// This value, for tasks that outlive a call.
     me: Weak<Self>,
-    /// Live actors by supervisor and id, so that the aggregates of a supervisor can be read in pages.
+    /// By supervisor.
     live: Vec<RwLock<Live<A>>>,
     /// Ids by actor: a supervisor knows a failed actor only by its cell.
     owners: DashMap<ActorId, A::Id>,
@@ -130,7 +147,11 @@ impl<A: Aggregate> Aggregates<A> {
     /// Ends the actors of shards that this node no longer holds. They finish the messages that they have received.
     pub(crate) fn lose(&self, shards: &BTreeSet<u8>) {
         for live in &self.live {
-            let lost: Vec<_> = live.write().extract_if(.., |id, _| shards.contains(&A::shard(*id))).collect();
+            let mut live = live.write();
+            let is_lost = |id: &A::Id| shards.contains(&A::shard(*id));
+            live.waiting.retain(|id, _| !is_lost(id));
+            let lost: Vec<_> = live.actors.extract_if(.., |id, _| is_lost(id)).collect();
+            drop(live);
             for (_, actor) in lost {
                 self.owners.remove(&actor.get_id());
                 let _ = actor.drain();
@@ -162,7 +183,7 @@ impl<A: Aggregate> Aggregates<A> {
         self.started.lock().remove(&index);
         self.supervisors.write()[index] = supervisor;
         let orphaned = std::mem::take(&mut *self.live[index].write());
-        for actor in orphaned.into_values() {
+        for actor in orphaned.actors.into_values() {
             self.owners.remove(&actor.get_id());
             actor.kill();
         }
@@ -194,23 +215,33 @@ impl<A: Aggregate> Aggregates<A> {
         self.live.iter().map(|live| live.read().len()).sum()
     }
 
+    /// Number of live aggregates that only wait, and have no actor.
+    pub(crate) fn waiting_len(&self) -> usize {
+        self.live.iter().map(|live| live.read().waiting.len()).sum()
+    }
+
     /// Number of live aggregates of one supervisor.
     pub(crate) fn live_len_in(&self, index: usize) -> usize {
         self.live.get(index).map_or(0, |live| live.read().len())
     }
 
     /// Live actors of one supervisor.
-    pub(super) fn live_in(&self, index: usize) -> Vec<Mailbox<Message<A>>> {
-        self.live[index].read().values().cloned().collect()
+    pub(super) fn live_in(&self, index: usize) -> Vec<(A::Id, Mailbox<Message<A>>)> {
+        self.live[index].read().actors.iter().map(|(id, actor)| (*id, actor.clone())).collect()
     }
 
     /// Page of the live aggregates of one supervisor after `after`, by id.
     pub(crate) fn lines(&self, index: usize, after: Option<A::Id>, limit: usize) -> Vec<A::Line> {
         let Some(live) = self.live.get(index) else { return Vec::new() };
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let live = live.read();
-        let page = live.range((from, Bound::Unbounded)).take(limit);
-        page.map(|(id, actor)| A::line(*id, actor.actor_metrics())).collect()
+        let (live, range) = (live.read(), (from, Bound::Unbounded));
+        let actors = live.actors.range(range).take(limit).map(|(id, actor)| {
+            let actor = actor.actor_metrics();
+            (*id, A::line(*id, actor.note(), Some(actor)))
+        });
+        let waiting = live.waiting.range(range).take(limit).map(|(id, note)| (*id, A::line(*id, *note, None)));
+        let page: BTreeMap<A::Id, A::Line> = actors.chain(waiting).collect();
+        page.into_values().take(limit).collect()
     }
 
     /// Number of actors started by this process.
@@ -221,6 +252,32 @@ impl<A: Aggregate> Aggregates<A> {
     /// Live actor of an aggregate.
     pub(crate) fn live(&self, id: A::Id) -> Option<Mailbox<Message<A>>> {
         live_among(&self.live[self.index_of(id)].read(), id)
+    }
+
+    /// Note of an aggregate that only waits, and has no actor.
+    pub(crate) fn waiting(&self, id: A::Id) -> Option<u64> {
+        self.live[self.index_of(id)].read().waiting.get(&id).copied()
+    }
+
+    /// Records an aggregate that only waits, unless it has an actor.
+    pub(super) fn wait(&self, id: A::Id, note: u64) {
+        let mut live = self.live[self.index_of(id)].write();
+        if live_among(&live, id).is_none() {
+            live.waiting.insert(id, note);
+        }
+    }
+
+    /// Removes the actor of an aggregate that only waits, unless another actor has taken its place. New messages start it again.
+    /// Returns true if it was removed.
+    pub(super) fn rest(&self, aggregate: &A, actor: ActorId) -> bool {
+        let id = aggregate.id();
+        let mut live = self.live[self.index_of(id)].write();
+        let is_mine = live.actors.get(&id).is_some_and(|live| live.get_id() == actor);
+        if is_mine {
+            live.actors.remove(&id);
+            live.waiting.insert(id, aggregate.note());
+        }
+        is_mine
     }
 
     /// Sends a message to the live actor, or to the supervisor, which starts one. If neither accepts it, a waiting
@@ -386,7 +443,8 @@ impl<A: Aggregate> Aggregates<A> {
             if first.is_none() {
                 // Under the lock, like the retirement in `remove_ended`: an ended aggregate may become live again.
                 self.watch(wallet);
-                live.insert(id, actor.clone());
+                live.waiting.remove(&id);
+                live.actors.insert(id, actor.clone());
             }
             first
         };
@@ -418,9 +476,9 @@ impl<A: Aggregate> Aggregates<A> {
     /// Removes an actor, unless another one has taken its place. Calls `first` before that, under the lock.
     fn remove_if_live(&self, id: A::Id, actor: ActorId, first: impl FnOnce()) {
         let mut live = self.live[self.index_of(id)].write();
-        if live.get(&id).is_some_and(|live| live.get_id() == actor) {
+        if live.actors.get(&id).is_some_and(|live| live.get_id() == actor) {
             first();
-            live.remove(&id);
+            live.actors.remove(&id);
         }
     }
 
@@ -433,5 +491,5 @@ impl<A: Aggregate> Aggregates<A> {
 }
 
 fn live_among<A: Aggregate>(live: &Live<A>, id: A::Id) -> Option<Mailbox<Message<A>>> {
-    live.get(&id).filter(|actor| actor.get_status() < ActorStatus::Draining).cloned()
+    live.actors.get(&id).filter(|actor| actor.get_status() < ActorStatus::Draining).cloned()
 }

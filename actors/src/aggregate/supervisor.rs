@@ -1,11 +1,14 @@
 //! Supervisor of a shard of aggregates: starts those with messages, restarts those that fail, and keeps one timer wheel
 //! for all of them.
 //!
+//! An aggregate that only waits, for a transfer or its deadline, has no actor: an actor that has no messages for some time leaves,
+//! and none is started for such an aggregate when the supervisor starts. The next message starts it from its row.
+//!
 //! A failed aggregate is restarted from the database within its [`Budget`]; after that, or at once if it would violate
 //! an invariant, it is quarantined, and its siblings continue. The supervisor keeps no state that the database does not
 //! have. It periodically checks that every live aggregate has its actor, whatever prevented its start.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,13 +21,19 @@ use ractor::{ActorProcessingErr, RpcReplyPort, SupervisionEvent};
 
 use super::Services;
 use super::actor::Message;
-use super::{Aggregate, Aggregates, ChainProgress, log_about};
+use super::{Aggregate, Aggregates, ChainProgress, Found, log_about};
 use crate::observe::{ActorSubject, Note};
 
 /// Interval of the timer wheel.
 const TICK: Duration = Duration::from_millis(250);
 /// Aggregates per page when the supervisor starts. Reading a page occupies a thread of the runtime for a few milliseconds.
 const REHYDRATION_PAGE: u64 = 200;
+/// Interval of looks for actors that may leave because their aggregates only wait.
+const REST_INTERVAL: Duration = Duration::from_secs(30);
+/// Aggregates without an actor that are notified about their deadline at a time. Each is read by itself.
+const NOTIFIED_MAX: usize = 200;
+/// Longest wait until they are done before the next ones are notified.
+const NOTIFIED_PATIENCE: Duration = Duration::from_secs(10);
 /// Pause before an aggregate with an unreadable row is tried again.
 const RELOAD_PAUSE: Duration = Duration::from_secs(2);
 /// Interval of searches for live aggregates without an actor, or with an actor that is behind the row. Each one reads the id
@@ -54,6 +63,8 @@ pub(crate) enum SupervisorMessage<A: Aggregate> {
     SendAt(A::Id, Timestamp, A::Command),
     /// Notify the aggregates with a deadline on the chain.
     ChainProgressed(Chain, ChainProgress),
+    /// Have the actors leave that have had no message since the last time and whose aggregates only wait.
+    Rest,
     /// Ask every live aggregate to resume its pending effects.
     ResumeAll,
     /// Start live aggregates after this id that have no actor, and have actors that are behind read their rows.
@@ -79,12 +90,33 @@ pub(crate) struct State<A: Aggregate> {
     /// Commands by the time, by the service's clock, at which they are sent.
     scheduled: BTreeMap<(Timestamp, A::Id), A::Command>,
     budget: Budget<A::Id>,
+    /// Aggregates without an actor that something has happened to. They are notified in turn: there may be many.
+    notified: VecDeque<(A::Id, Option<ChainProgress>)>,
+    /// Those that were notified last.
+    last_notified: Vec<A::Id>,
+    notified_at: Instant,
+    /// Messages that the actors had taken at the last look for those that may leave.
+    taken: HashMap<A::Id, u64>,
 }
 
 impl<A: Aggregate> State<A> {
     fn new() -> Self {
         let (deadlines, resumes, scheduled) = (HashMap::new(), HashMap::new(), BTreeMap::new());
-        Self { deadlines, passed: Vec::new(), resumes, scheduled, budget: Budget::default() }
+        Self {
+            deadlines,
+            passed: Vec::new(),
+            resumes,
+            scheduled,
+            budget: Budget::default(),
+            notified: VecDeque::new(),
+            last_notified: Vec::new(),
+            notified_at: Instant::now(),
+            taken: HashMap::new(),
+        }
+    }
+
+    fn await_deadline(&mut self, id: A::Id, chain: Chain, at: Timestamp) {
+        self.deadlines.entry(chain).or_default().insert((at, id));
     }
 
     fn remind_at(&mut self, id: A::Id, at: Timestamp) {
@@ -103,6 +135,7 @@ impl<A: Aggregate> Behaviour for Supervisor<A> {
         self.aggregates.set_supervisor(self.index, Some(myself.clone()));
         myself.cast(SupervisorMessage::Rehydrate)?;
         myself.send_interval(TICK, || SupervisorMessage::Tick);
+        myself.send_interval(REST_INTERVAL, || SupervisorMessage::Rest);
         let interval = if self.aggregates.node.is_shared() { SWEEP_SHARED_INTERVAL } else { SWEEP_INTERVAL };
         myself.send_interval(interval, || SupervisorMessage::Sweep(None));
         Ok(State::new())
@@ -111,12 +144,12 @@ impl<A: Aggregate> Behaviour for Supervisor<A> {
     async fn handle(&self, myself: &Mailbox<Self::Msg>, message: Self::Msg, state: &mut State<A>) -> ActorResult {
         match message {
             SupervisorMessage::Rehydrate => {
-                Box::pin(self.rehydrate(myself, self.aggregates.shards_of(self.index), false)).await?;
+                Box::pin(self.rehydrate(myself, self.aggregates.shards_of(self.index), false, state)).await?;
                 self.aggregates.has_started(self.index);
             }
             SupervisorMessage::Gain(shards, reply) => {
                 if let (Some(first), Some(last)) = (shards.first(), shards.last()) {
-                    Box::pin(self.rehydrate(myself, *first..=*last, true)).await?;
+                    Box::pin(self.rehydrate(myself, *first..=*last, true, state)).await?;
                 }
                 let _ = reply.send(());
             }
@@ -126,19 +159,19 @@ impl<A: Aggregate> Behaviour for Supervisor<A> {
                 state.passed.retain(|(id, ..)| holds(id));
                 state.resumes.retain(|id, _| holds(id));
                 state.scheduled.retain(|(_, id), _| holds(id));
+                state.notified.retain(|(id, _)| holds(id));
             }
             SupervisorMessage::Wake(id, message) => Box::pin(self.wake(myself, id, Some(message), state)).await,
-            SupervisorMessage::AwaitDeadline(id, chain, at) => {
-                state.deadlines.entry(chain).or_default().insert((at, id));
-            }
+            SupervisorMessage::AwaitDeadline(id, chain, at) => state.await_deadline(id, chain, at),
             SupervisorMessage::Remind(id, at) => state.remind_at(id, at),
             SupervisorMessage::SendAt(id, at, command) => drop(state.scheduled.insert((at, id), command)),
             SupervisorMessage::ChainProgressed(chain, progress) => self.chain_progressed(chain, progress, state),
             SupervisorMessage::ResumeAll => {
-                for actor in self.aggregates.live_in(self.index) {
+                for (_, actor) in self.aggregates.live_in(self.index) {
                     let _ = actor.cast(Message::Resume);
                 }
             }
+            SupervisorMessage::Rest => self.rest(state),
             SupervisorMessage::Sweep(after) => Box::pin(self.sweep(myself, after, state)).await,
             SupervisorMessage::Tick => self.turn_wheel(myself, state).await,
         }
@@ -165,13 +198,14 @@ impl<A: Aggregate> Behaviour for Supervisor<A> {
 }
 
 impl<A: Aggregate> Supervisor<A> {
-    /// Starts every live aggregate of the shard. An unavailable database fails the supervisor, which is restarted with
-    /// back-off.
+    /// Starts every live aggregate of the shard that does not only wait. An unavailable database fails the supervisor, which is
+    /// restarted with back-off.
     async fn rehydrate(
         &self,
         myself: &Mailbox<SupervisorMessage<A>>,
         shards: RangeInclusive<u8>,
         is_gained: bool,
+        state: &mut State<A>,
     ) -> ActorResult {
         let (aggregates, mut after) = (&self.aggregates, None);
         if !shards.clone().any(|shard| aggregates.node.leases().holds(LeaseName::Shard(shard))) {
@@ -183,17 +217,39 @@ impl<A: Aggregate> Supervisor<A> {
             let page = A::load_live(&aggregates.database, shards.clone(), after, REHYDRATION_PAGE).await?;
             let Some(last) = page.last() else { break };
             after = Some(last.id());
-            for aggregate in page {
-                let id = aggregate.id();
+            let mut waiting = Vec::new();
+            for found in page {
+                let id = found.id();
                 let is_elsewhere = !aggregates.holds(id);
                 if is_elsewhere || aggregates.registry.is_quarantined(id) || aggregates.live(id).is_some() {
                     continue;
                 }
-                let actor = aggregates.spawn(Box::new(aggregate), myself.get_cell()).await?;
-                let _ = actor.cast(Message::Resume);
-                if is_gained {
-                    // The notifications went to another node.
-                    let _ = actor.cast(Message::CatchUp);
+                let (aggregate, waits) = match found {
+                    Found::Waiting(waits) => (None, Some(waits)),
+                    Found::Whole(aggregate) => {
+                        let waits = aggregate.waiting();
+                        (Some(aggregate), waits)
+                    }
+                };
+                if let Some(waits) = waits {
+                    waiting.push(id);
+                    state.await_deadline(id, waits.chain, waits.deadline);
+                    aggregates.wait(id, waits.note);
+                    if A::is_behind(&waits, aggregate.as_deref(), aggregates) {
+                        state.notified.push_back((id, None));
+                    }
+                } else if let Some(aggregate) = aggregate {
+                    let actor = aggregates.spawn(aggregate, myself.get_cell()).await?;
+                    let _ = actor.cast(Message::Resume);
+                    if is_gained {
+                        // The notifications went to another node.
+                        let _ = actor.cast(Message::CatchUp);
+                    }
+                }
+            }
+            if is_gained {
+                for id in A::with_unapplied(&aggregates.database, &waiting).await? {
+                    let _ = myself.cast(SupervisorMessage::Wake(id, Message::CatchUp));
                 }
             }
         }
@@ -282,6 +338,12 @@ impl<A: Aggregate> Supervisor<A> {
                 }
                 continue;
             }
+            if let Some(note) = self.aggregates.waiting(id) {
+                if Note::unpack(note).version < version {
+                    self.wake(myself, id, Some(Message::Touched), state).await;
+                }
+                continue;
+            }
             let is_attended = state.resumes.contains_key(&id) || registry.is_quarantined(id);
             if is_attended || !self.aggregates.holds(id) || A::made_at(id).as_millis() > before {
                 continue;
@@ -338,7 +400,8 @@ impl<A: Aggregate> Supervisor<A> {
             }
             ChainProgress::Stalled(_) => {
                 let passed = state.passed.iter().filter(|(_, of, _)| *of == chain).map(|(id, ..)| id);
-                waiting.iter().map(|(_, id)| id).chain(passed).for_each(|id| self.notify_live(*id, progress));
+                let ids: Vec<_> = waiting.iter().map(|(_, id)| id).chain(passed).copied().collect();
+                ids.into_iter().for_each(|id| self.notify(id, progress, state));
             }
         }
     }
@@ -347,19 +410,36 @@ impl<A: Aggregate> Supervisor<A> {
     /// no deadline passes before its own time.
     fn pass_deadlines(&self, state: &mut State<A>) {
         if !self.aggregates.clock.is_moving() {
-            for (id, _, block_time) in state.passed.drain(..) {
-                self.notify_live(id, ChainProgress::ReadTo(block_time));
+            for (id, _, block_time) in std::mem::take(&mut state.passed) {
+                self.notify(id, ChainProgress::ReadTo(block_time), state);
             }
         }
     }
 
-    /// Sends the command about a deadline to an aggregate, unless it has left since: an ended one need not be started
-    /// for it, and a restarting one registers again.
-    fn notify_live(&self, id: A::Id, progress: ChainProgress) {
-        if let Some(actor) = self.aggregates.live(id)
-            && let Some(command) = A::on_chain_progress(progress)
-        {
-            let _ = actor.cast(Message::fact(command));
+    /// Sends the command about a deadline to an aggregate, unless it has ended since, or is being restarted: then it registers
+    /// again. One that only waits is started for it soon.
+    fn notify(&self, id: A::Id, progress: ChainProgress, state: &mut State<A>) {
+        if let Some(actor) = self.aggregates.live(id) {
+            if let Some(command) = A::on_chain_progress(progress) {
+                let _ = actor.cast(Message::fact(command));
+            }
+        } else if self.aggregates.waiting(id).is_some() {
+            match progress {
+                ChainProgress::ReadTo(_) => state.notified.push_front((id, Some(progress))),
+                ChainProgress::Stalled(_) => state.notified.push_back((id, Some(progress))),
+            }
+        }
+    }
+
+    /// Has the actors leave that have had no message since the last time and whose aggregates only wait.
+    fn rest(&self, state: &mut State<A>) {
+        let before = std::mem::take(&mut state.taken);
+        for (id, actor) in self.aggregates.live_in(self.index) {
+            let taken = actor.actor_metrics().figures().messages;
+            if before.get(&id) == Some(&taken) {
+                let _ = actor.cast(Message::Rest);
+            }
+            state.taken.insert(id, taken);
         }
     }
 
@@ -371,11 +451,34 @@ impl<A: Aggregate> Supervisor<A> {
             Box::pin(self.wake(myself, id, None, state)).await;
         }
         self.pass_deadlines(state);
+        self.notify_waiting(myself, state).await;
         while let Some(first) = state.scheduled.first_entry().filter(|first| first.key().0 <= now) {
             let ((_, id), command) = first.remove_entry();
             self.aggregates.send(id, Message::fact(command));
         }
         state.budget.forget_old(Instant::now());
+    }
+
+    /// Starts the next aggregates without an actor that something has happened to, once those of the last time are done.
+    async fn notify_waiting(&self, myself: &Mailbox<SupervisorMessage<A>>, state: &mut State<A>) {
+        let is_busy = |id: &A::Id| self.aggregates.live(*id).is_some_and(|actor| actor.actor_metrics().depth() > 0);
+        if state.notified_at.elapsed() < NOTIFIED_PATIENCE && state.last_notified.iter().any(is_busy) {
+            return;
+        }
+        state.last_notified.clear();
+        state.notified_at = Instant::now();
+        while state.last_notified.len() < NOTIFIED_MAX {
+            let Some((id, progress)) = state.notified.pop_front() else { break };
+            state.last_notified.push(id);
+            let message = match progress.map(A::on_chain_progress) {
+                Some(command) => command.map(Message::fact),
+                None => Some(Message::CatchUp),
+            };
+            Box::pin(self.wake(myself, id, message, state)).await;
+            if let Some(actor) = self.aggregates.live(id) {
+                let _ = actor.cast(Message::Rest);
+            }
+        }
     }
 }
 

@@ -25,7 +25,9 @@ payferry_runtime::metrics! {
         "Quarantined customers that no operator has released yet.";
     Gauge PAYMENTS = "payferry_payments", "Payments, by status and chain.";
     Gauge PAYMENTS_LIVE = "payferry_payments_live",
-        "Live payments, which still have an actor, by status and chain.";
+        "Live payments, by status and chain.";
+    Gauge PAYMENTS_WAITING = "payferry_payments_waiting",
+        "Live payments on this node that only wait, and therefore have no actor.";
     Counter STATEMENTS = "payferry_database_statements_total",
         "Statements sent to the database, without BEGIN, COMMIT and ROLLBACK, by pool of connections.";
     Counter COMMITS = "payferry_database_commits_total",
@@ -52,6 +54,11 @@ pub(super) fn refresh_payments(tally: &[Tallied]) {
         PAYMENTS.set_count(&labels, *count);
         PAYMENTS_LIVE.set_count(&labels, *live);
     }
+}
+
+/// Exports the number of live payments that only wait.
+pub(crate) fn refresh_waiting(count: usize) {
+    PAYMENTS_WAITING.set_count(&[], count as u64);
 }
 
 /// Exports the statements and commits of the database.

@@ -14,7 +14,7 @@ pub use payferry_runtime::observe::*;
 
 pub use actor_subject::ActorSubject;
 pub use buckets::BUCKETS;
-pub(crate) use metrics::refresh_database;
+pub(crate) use metrics::{refresh_database, refresh_waiting};
 pub use quarantine::{Quarantinable, Quarantine, QuarantineCounts, QuarantinedSubject};
 pub use tally::Tallied;
 pub use tree::TreeMetrics;

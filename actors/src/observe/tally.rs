@@ -42,7 +42,7 @@ pub struct Tallied {
     pub chain: Chain,
     /// Number of payments.
     pub count: u64,
-    /// Number of live payments, which have an actor.
+    /// Number of live payments.
     pub live: u64,
 }
 

@@ -14,7 +14,7 @@ pub struct TreeView {
     pub root: NodeView,
 }
 
-/// Summary of a payment with a live actor.
+/// Summary of a live payment.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct PaymentLine {
     /// Id of the payment.
@@ -30,12 +30,12 @@ pub struct PaymentLine {
     pub version: u32,
     /// Messages waiting for the actor.
     pub mailbox: usize,
-    /// Wall-clock time of the actor's start.
-    #[schema(value_type = i64)]
-    pub since: Timestamp,
+    /// Wall-clock time of the actor's start; `None` if it has none, because it only waits.
+    #[schema(value_type = Option<i64>)]
+    pub since: Option<Timestamp>,
 }
 
-/// Summary of a payout or withdrawal with a live actor.
+/// Summary of a live payout or withdrawal.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct OutboundLine {
     /// Id of the payout or withdrawal.
@@ -53,9 +53,9 @@ pub struct OutboundLine {
     pub version: u32,
     /// Messages waiting for the actor.
     pub mailbox: usize,
-    /// Wall-clock time of the actor's start.
-    #[schema(value_type = i64)]
-    pub since: Timestamp,
+    /// Wall-clock time of the actor's start; `None` if it has none, because it only waits.
+    #[schema(value_type = Option<i64>)]
+    pub since: Option<Timestamp>,
 }
 
 /// Summary of an aggregate that an actor keeps in eight bytes.

@@ -6,6 +6,7 @@ mod metrics;
 mod outages;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Once};
 use std::time::Instant;
@@ -13,16 +14,18 @@ use std::time::Instant;
 use payferry_domain::outbound::{self, OutboundId};
 use payferry_domain::payment::{
     self, Command, Effect, Event, Outage, OutageId, Payment, Refund, RefundLimit, Rejection, Requester, Status,
-    TransferKey, TransferStatus, Transition, resume,
+    TransferKey, TransferStatus, Transition, only_waits, resume,
 };
 use payferry_domain::{Address, Amount, Chain, CommandError, Finality, PaymentId, Timestamp};
 use payferry_entities::{Database, StoreError, audit_log, authorizations, idempotency_keys};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
-use payferry_journal::payments::{self, Unapplied};
+use payferry_journal::payments::{self, InitiatedPayment, LivePayment, Unapplied};
 use payferry_journal::psps::Ceilings;
 use payferry_runtime::observe::{ActorKind, ActorMetrics};
 
-use crate::aggregate::{Aggregate, Aggregates, ChainProgress, Decided, Message, Services, SupervisorMessage};
+use crate::aggregate::{
+    Aggregate, Aggregates, ChainProgress, Decided, Found, Message, Services, SupervisorMessage, Waiting,
+};
 use crate::chain::FinalityWait;
 use crate::compliance::{KytSubject, ScreenRequest};
 use crate::failed::Failed;
@@ -118,10 +121,11 @@ impl Aggregate for Payment {
         Note { status, chain, version, in_review: false }.pack()
     }
 
-    fn line(id: PaymentId, actor: &ActorMetrics) -> PaymentLine {
-        let Note { status, chain, version, .. } = Note::unpack(actor.note());
+    fn line(id: PaymentId, note: u64, actor: Option<&ActorMetrics>) -> PaymentLine {
+        let Note { status, chain, version, .. } = Note::unpack(note);
         let status = Status::ALL.get(status).copied().unwrap_or(Status::Pending);
-        PaymentLine { id, status, chain, version, mailbox: actor.depth(), since: actor.since().into() }
+        let (mailbox, since) = (actor.map_or(0, ActorMetrics::depth), actor.map(|actor| actor.since().into()));
+        PaymentLine { id, status, chain, version, mailbox, since }
     }
 
     fn resume(&self) -> Vec<Effect> {
@@ -145,8 +149,16 @@ impl Aggregate for Payment {
         shards: RangeInclusive<u8>,
         after: Option<PaymentId>,
         limit: u64,
-    ) -> Result<Vec<Self>, StoreError> {
-        payments::load_live(database, shards, after, limit).await
+    ) -> Result<Vec<Found<Self>>, StoreError> {
+        let page = payments::load_live(database, shards, after, limit).await?;
+        let found = page.into_iter().map(|live| match live {
+            LivePayment::Changed(payment) => Found::Whole(payment),
+            LivePayment::Initiated(InitiatedPayment { id, chain, created_at, expires_at: deadline }) => {
+                let note = Note { status: Status::Pending as usize, chain, version: 1, in_review: false }.pack();
+                Found::Waiting(Waiting { id, note, chain, created_at, deadline })
+            }
+        });
+        Ok(found.collect())
     }
 
     async fn live_versions(
@@ -156,6 +168,25 @@ impl Aggregate for Payment {
         limit: u64,
     ) -> Result<Vec<(PaymentId, u32)>, StoreError> {
         payments::live_versions(database, shards, after, limit).await
+    }
+
+    fn waiting(&self) -> Option<Waiting<PaymentId>> {
+        let (id, note, chain) = (self.id(), self.note(), self.terms.chain);
+        let (created_at, deadline) = (self.terms.created_at, self.deadline());
+        only_waits(self).then_some(Waiting { id, note, chain, created_at, deadline })
+    }
+
+    fn is_behind(waiting: &Waiting<PaymentId>, payment: Option<&Self>, payments: &Payments) -> bool {
+        let outages = &payments.own.outages;
+        match payment {
+            Some(payment) => !outages.unknown_to(payment).is_empty(),
+            None => outages.concern(waiting.chain, waiting.created_at, waiting.deadline),
+        }
+    }
+
+    async fn with_unapplied(database: &Database, ids: &[PaymentId]) -> Result<BTreeSet<PaymentId>, StoreError> {
+        let rows = payments::unapplied_of(database, ids).await?;
+        Ok(rows.iter().filter_map(|row| row.payment_id.parse().ok()).collect())
     }
 
     fn must_know_all(&self, command: &Command) -> bool {
@@ -179,7 +210,8 @@ impl Aggregate for Payment {
     async fn unapplied(&self, payments: &Payments) -> Result<Vec<Command>, Failed<Rejection>> {
         let rows = payments.own.unapplied.of(self.id()).await?;
         let facts = payments.chains.facts(&payments.database, &rows).await?;
-        Ok(facts.into_iter().map(Command::ObserveTransfer).collect())
+        let outages = payments.own.outages.unknown_to(self).into_iter().map(move_deadline);
+        Ok(outages.chain(facts.into_iter().map(Command::ObserveTransfer)).collect())
     }
 
     async fn decide(

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use parking_lot::Mutex;
-use payferry_domain::Chain;
 use payferry_domain::payment::{Outage, Payment};
+use payferry_domain::{Chain, Timestamp};
 
 /// Outages of a chain that are kept for payments that start later.
 const OUTAGES_KEPT_MAX: usize = 64;
@@ -25,14 +25,22 @@ impl Outages {
         }
     }
 
+    /// True if an outage may have moved the deadline of a payment on the chain that knows of none.
+    pub(crate) fn concern(&self, chain: Chain, created_at: Timestamp, deadline: Timestamp) -> bool {
+        let outages = self.0.lock();
+        outages.get(&chain).into_iter().flatten().any(|outage| concerns(outage, created_at, deadline))
+    }
+
     /// Outages that may have moved the deadline of a payment and that it does not know.
     pub(crate) fn unknown_to(&self, payment: &Payment) -> Vec<Outage> {
-        let concerns = |outage: &Outage| {
-            outage.to > payment.terms.created_at
-                && outage.from < payment.deadline()
-                && !payment.outages.contains(outage)
+        let is_unknown = |outage: &Outage| {
+            concerns(outage, payment.terms.created_at, payment.deadline()) && !payment.outages.contains(outage)
         };
         let outages = self.0.lock();
-        outages.get(&payment.terms.chain).into_iter().flatten().copied().filter(concerns).collect()
+        outages.get(&payment.terms.chain).into_iter().flatten().copied().filter(is_unknown).collect()
     }
+}
+
+fn concerns(outage: &Outage, created_at: Timestamp, deadline: Timestamp) -> bool {
+    outage.to > created_at && outage.from < deadline
 }

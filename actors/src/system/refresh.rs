@@ -8,7 +8,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Parts;
-use crate::observe::refresh_database;
+use crate::observe::{refresh_database, refresh_waiting};
 
 /// Interval of updates from the database.
 const DATABASE_EVERY: Duration = Duration::from_secs(15);
@@ -25,13 +25,14 @@ pub(super) fn refresh(parts: Arc<Parts>) -> AbortOnDropHandle<()> {
     }))
 }
 
-async fn refresh_from_memory(Parts { services, ledger, vaults, .. }: &Parts) {
+async fn refresh_from_memory(Parts { services, payments, ledger, vaults, .. }: &Parts) {
     let mut ticks = tokio::time::interval(REFRESH_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         services.registry.refresh_metrics(services.node.leases().does(Job::Tally));
         services.journal.refresh_metrics();
+        refresh_waiting(payments.waiting_len());
         refresh_database(&services.database);
         // The auditors of the other nodes have found nothing, and would report that they are late.
         if services.node.leases().does(Job::Vaults) {

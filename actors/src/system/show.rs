@@ -30,8 +30,10 @@ const QUIET_POLL: Duration = Duration::from_millis(10);
 pub struct SystemView {
     /// True if every shard is running and has read its live payments.
     pub ready: bool,
-    /// Number of live payment actors.
+    /// Number of live payments on this node.
     pub payments_live: usize,
+    /// Those that only wait, and therefore have no actor.
+    pub payments_waiting: usize,
     /// Number of payment actors started so far.
     pub payments_spawned: u64,
     /// Number of live actors of payouts and withdrawals.
@@ -105,6 +107,7 @@ impl System {
         SystemView {
             ready: self.is_ready(),
             payments_live: payments.live_len(),
+            payments_waiting: payments.waiting_len(),
             payments_spawned: payments.spawned(),
             sendings_live: self.outbound().live_len(),
             restarts: registry.restarts(),
@@ -126,7 +129,11 @@ impl System {
 
     async fn observe_actor<A: Aggregate>(&self, aggregates: &Aggregates<A>, id: A::Id) -> Option<ActorView<A::Effect>> {
         let registry = self.registry();
-        let (actor, quarantined) = (aggregates.live(id), registry.quarantine_of(id));
+        let quarantined = registry.quarantine_of(id);
+        if aggregates.waiting(id).is_some() && quarantined.is_none() {
+            wake(aggregates, id).await;
+        }
+        let actor = aggregates.live(id);
         if actor.is_none() && quarantined.is_none() {
             return None;
         }
@@ -169,6 +176,18 @@ impl System {
     pub fn tally_is_counted(&self) -> bool {
         self.registry().tally().is_counted()
     }
+}
+
+/// Starts the actor of an aggregate that only waits.
+async fn wake<A: Aggregate>(aggregates: &Aggregates<A>, id: A::Id) {
+    aggregates.send(id, Message::Resume);
+    let started = async {
+        while aggregates.live(id).is_none() {
+            tokio::time::sleep(QUIET_POLL).await;
+        }
+    };
+    // If it is not started in time, it is shown as not running.
+    let _ = tokio::time::timeout(OBSERVE_TIMEOUT, started).await;
 }
 
 /// Requests the state of an actor; `None` if it is too busy or gone. The request is only sent when the mailbox is

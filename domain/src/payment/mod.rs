@@ -38,7 +38,7 @@ pub use money_out::{
     Funds, NewOperation, OperationAction, OperationBody, PayerTerms, Refund, RefundFailure, RefundLimit, RefundState,
     Requester, Settlement, SettlementState, Vault,
 };
-pub use react::{REVIEW_ALARM_SECS, react, resume};
+pub use react::{REVIEW_ALARM_SECS, only_waits, react, resume};
 pub use state::{KytSummary, Outage, Payment};
 pub use status::{FailureReason, HistoryEntry, Label, Labels, PublicFailure, Reason, Status};
 pub use terms::{ChainCandidate, ChainChoice, OverpaymentPolicy, Purpose, Terms};

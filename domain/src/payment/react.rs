@@ -100,6 +100,14 @@ pub fn resume(payment: &Payment) -> Vec<Effect> {
     effects
 }
 
+/// Returns true if nothing is due except the wait for the deadline, so that only a fact, a request or the deadline changes the
+/// payment. Webhooks that are due have rows of their own.
+pub fn only_waits(payment: &Payment) -> bool {
+    let due = resume(payment);
+    let is_deadline = |effect: &Effect| matches!(effect, Effect::AwaitDeadline { .. });
+    due.iter().any(is_deadline) && due.iter().all(|effect| is_deadline(effect) || *effect == Effect::DeliverWebhooks)
+}
+
 /// A new transfer can change the required finality of all transfers; an orphaned one can change the deadline.
 fn recorded(after: &Payment, recorded: &Transfer) -> Vec<Effect> {
     if recorded.status == TransferStatus::Ignored {

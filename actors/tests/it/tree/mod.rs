@@ -10,6 +10,7 @@ mod service;
 mod unknown;
 mod views;
 mod violations;
+mod waiting;
 mod waits;
 mod watched;
 

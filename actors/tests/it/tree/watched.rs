@@ -98,7 +98,7 @@ async fn transfer_to_an_unreadable_live_payment_is_recorded() {
     let row = payments::ActiveModel { state, ..env.payment_row(payment.id()).await };
     row.update(env.system().database().writer()).await.unwrap();
     env.restart(true).await;
-    assert_eq!(env.system().observe().payments_live, 0);
+    assert_eq!(env.system().observe().payments_waiting, 1);
     env.pay(&payment, "10").await;
     let of_payment = transfers::Entity::find().filter(transfers::Column::PaymentId.eq(payment.id().to_string()));
     let is_recorded = async || of_payment.clone().count(env.database.reader()).await.unwrap() > 0;

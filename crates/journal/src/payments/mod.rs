@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 
 use crate::lists::{text_list, texts_of};
 use payferry_domain::payment::Payment;
-use payferry_domain::{Address, Chain, PaymentId};
+use payferry_domain::{Address, Chain, PaymentId, Timestamp};
 use payferry_entities::{Database, find_all, payments, query_all, transfers};
 use sea_orm::sea_query::{Expr, ExprTrait};
 use sea_orm::{ColumnTrait, DbBackend, EntityTrait, QueryFilter, QueryOrder, QueryResult, TryGetableMany, Value};
@@ -105,6 +105,43 @@ pub async fn load(database: &Database, id: PaymentId) -> Result<Option<Payment>,
 // The condition matches the index, which also has the shard and the wallet.
 const LIVE: &str = "FROM payments WHERE live AND id > $1 AND shard >= $2 AND shard <= $3 ORDER BY id LIMIT $4";
 
+/// A live payment in a page.
+#[derive(Debug)]
+pub enum LivePayment {
+    /// It is as it was initiated.
+    Initiated(InitiatedPayment),
+    /// It has changed.
+    Changed(Box<Payment>),
+}
+
+/// A payment that has not changed since it was initiated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InitiatedPayment {
+    /// Id.
+    pub id: PaymentId,
+    /// Chain of its deadline.
+    pub chain: Chain,
+    /// Time of the initiation.
+    pub created_at: Timestamp,
+    /// Deadline.
+    pub expires_at: Timestamp,
+}
+
+impl LivePayment {
+    /// Id of the payment.
+    pub fn id(&self) -> PaymentId {
+        match self {
+            Self::Initiated(payment) => payment.id,
+            Self::Changed(payment) => payment.id(),
+        }
+    }
+}
+
+/// Columns of [`LivePayment`]. The state of a payment that has not changed follows from its other columns, and is not read.
+const LIVE_COLUMNS: &str = "id, version, chain, created_at, expires_at, \
+    CASE WHEN version = 1 AND status = 'pending' THEN NULL ELSE state END";
+type LiveRow = (String, i64, String, i64, i64, Option<String>);
+
 /// Page of the live payments of these logical shards, by id, after `after`; an empty page is the end. Unreadable rows
 /// are skipped and logged: they must not keep the others from starting.
 pub async fn load_live(
@@ -112,10 +149,10 @@ pub async fn load_live(
     shards: RangeInclusive<u8>,
     after: Option<PaymentId>,
     limit: u64,
-) -> Result<Vec<Payment>, StoreError> {
+) -> Result<Vec<LivePayment>, StoreError> {
     let mut after = after.map(|after| after.to_string());
     loop {
-        let rows: Vec<(String, i64, String)> = live_rows(database, "id, version, state", &shards, after, limit).await?;
+        let rows: Vec<LiveRow> = live_rows(database, LIVE_COLUMNS, &shards, after, limit).await?;
         let readable: Vec<_> = rows.iter().filter_map(readable).collect();
         if rows.is_empty() || !readable.is_empty() {
             return Ok(readable);
@@ -191,10 +228,16 @@ async fn rows_of<R: TryGetableMany, const N: usize>(
     Ok(rows.iter().map(QueryResult::try_get_many_by_index).collect::<Result<_, _>>()?)
 }
 
-fn readable((id, version, state): &(String, i64, String)) -> Option<Payment> {
-    read(id, *version, state)
-        .inspect_err(|error| tracing::error!(payment.id = %id, %error, "payment {id} cannot be read"))
-        .ok()
+fn readable((id, version, chain, created_at, expires_at, state): &LiveRow) -> Option<LivePayment> {
+    let live = match state {
+        Some(state) => read(id, *version, state).map(|payment| LivePayment::Changed(Box::new(payment))),
+        None => id_of(id).and_then(|id| {
+            let chain = chain.parse().map_err(|error| StoreError::unreadable("payment", &id, &error))?;
+            let (created_at, expires_at) = (Timestamp(*created_at), Timestamp(*expires_at));
+            Ok(LivePayment::Initiated(InitiatedPayment { id, chain, created_at, expires_at }))
+        }),
+    };
+    live.inspect_err(|error| tracing::error!(payment.id = %id, %error, "payment {id} cannot be read")).ok()
 }
 
 /// Position of a transfer among the transfers of its chain, oldest block first.

@@ -60,7 +60,7 @@ pub(crate) struct LiveLine {
     pub(crate) chain: Chain,
     pub(crate) version: u32,
     pub(crate) mailbox: usize,
-    pub(crate) since: Timestamp,
+    pub(crate) since: Option<Timestamp>,
 }
 
 /// `/ops/view/shards/{shard}`: the live payments of a shard.
@@ -86,7 +86,7 @@ pub(crate) async fn show_shard(
         supervisor,
         list: ("payments", "payments"),
         column: "Payment",
-        none: if after.is_some() { "No more payments." } else { "None. A payment without pending work has no actor." },
+        none: if after.is_some() { "No more payments." } else { "None." },
         after: after.map(|after| after.to_string()),
         lines: system.payments_of_shard(index, after, LINES_READ_MAX).into_iter().map(line).collect(),
     };
@@ -109,7 +109,7 @@ impl LivePage<'_> {
             section.panel aria-labelledby=(id) {
                 header {
                     h2 id=(id) { "Live " (name) }
-                    p { (grouped(self.supervisor.children_live)) " actors, by id" @if let Some(after) = &self.after { ", after " code { (after) } } }
+                    p { (grouped(self.supervisor.children_live)) ", by id" @if let Some(after) = &self.after { ", after " code { (after) } } }
                 }
                 @if shown.is_empty() { p.none { (self.none) } } @else {
                     table {
@@ -122,7 +122,7 @@ impl LivePage<'_> {
                                     td.wide { (line.chain) }
                                     td.n.wide { (line.version) }
                                     td.n.wide { (count(line.mailbox)) }
-                                    td.n.wide { (ago(line.since, now)) }
+                                    td.n.wide { @match line.since { Some(since) => (ago(since, now)), None => "waits" } }
                                 }
                             }
                         }

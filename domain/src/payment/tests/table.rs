@@ -39,6 +39,19 @@ fn the_exact_amount_confirms_and_settles() {
 }
 
 #[test]
+fn a_payment_only_waits_while_nothing_but_a_deadline_is_due() {
+    let waits = |expected: bool| move |payment: &Payment| assert_eq!(only_waits(payment), expected, "{payment:?}");
+    let outage = Command::MoveDeadline { outage: OutageId(1), from: at(100), to: at(160) };
+    given(terms()).also(waits(true)).when(outage).also(waits(true)).read_to(1_260).also(waits(false));
+    let seen = given(terms()).when(tx(1).of("4").seen()).also(waits(false));
+    let counted = seen.when(tx(1).of("4").screened(Allow)).also(waits(false)).when(tx(1).of("4").finalised());
+    // The rest of the money may still arrive.
+    counted.also(waits(true)).when(tx(2).of("6").seen()).also(waits(false));
+    given(terms()).when(tx(1).seen()).when(tx(1).screened(Review)).also(waits(false));
+    paid().is(Confirmed, &[]).also(waits(false)).settled(1).is(Settled, &[]).also(waits(false));
+}
+
+#[test]
 fn screening_can_come_before_or_after_finality() {
     given(terms())
         .when(tx(1).seen())

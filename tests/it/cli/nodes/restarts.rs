@@ -137,7 +137,12 @@ async fn work_at_both(fixture: &Fixture, nodes: &mut Nodes<'_>, key: &str) {
         other.ok(Method::POST, &format!("/payments/{id}/refunds"), json!({ "address": REFUNDED_TO })).await;
         until_refunded(psp, &id).await;
     }
-    let listed = [psps[0].payments().await, psps[1].payments().await];
+    let mut listed = [psps[0].payments().await, psps[1].payments().await];
+    for payment in listed.iter_mut().flatten() {
+        // These depend on the newest block that the node knows.
+        payment["confirmations"] = Value::Null;
+        payment["transfers"].as_array_mut().unwrap().iter_mut().for_each(|one| one["confirmations"] = Value::Null);
+    }
     assert_eq!(listed[0], listed[1]);
     assert!(listed[0].len() >= 4, "{listed:?}");
 }

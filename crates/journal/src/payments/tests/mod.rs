@@ -7,7 +7,7 @@ mod live;
 mod refunds;
 
 use payferry_domain::payment::fixtures::{USDC, verdict};
-use payferry_domain::payment::{Command, Decision, Status, TransferFinality, transition};
+use payferry_domain::payment::{Command, Decision, OutageId, Status, TransferFinality, transition};
 use payferry_domain::{Amount, Finality, Hash32, OperationId};
 use payferry_entities::{deliveries, events, operations};
 use payferry_harness::database::query_plan;
