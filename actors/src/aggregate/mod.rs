@@ -97,8 +97,7 @@ pub(crate) trait Aggregate: Clone + Send + Sync + Sized + 'static {
         limit: u64,
     ) -> impl Future<Output = Result<Vec<(Self::Id, u32)>, StoreError>> + Send;
 
-    /// What the live aggregate waits for, if only a fact, a request or its deadline changes it, so that it needs no actor until
-    /// then.
+    /// The deadline of a live aggregate that needs no actor now, because only a fact, a request or the deadline changes it.
     fn waiting(&self) -> Option<Waiting<Self::Id>> {
         None
     }

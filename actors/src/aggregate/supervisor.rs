@@ -27,7 +27,7 @@ use crate::observe::{ActorSubject, Note};
 /// Interval of the timer wheel.
 const TICK: Duration = Duration::from_millis(250);
 /// Aggregates per page when the supervisor starts. Reading a page occupies a thread of the runtime for a few milliseconds.
-const REHYDRATION_PAGE: u64 = 200;
+const REHYDRATION_PAGE: u64 = 500;
 /// Interval of looks for actors that may leave because their aggregates only wait.
 const REST_INTERVAL: Duration = Duration::from_secs(30);
 /// Aggregates without an actor that are notified about their deadline at a time. Each is read by itself.

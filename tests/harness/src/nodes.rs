@@ -67,7 +67,7 @@ impl NodesPlan {
     }
 }
 
-/// What differs in the first node.
+/// Differences of the first node.
 #[derive(Debug, Default)]
 pub struct First {
     /// Further variables.

@@ -33,11 +33,13 @@ pub(super) const CONNECTIONS: usize = 128;
 /// Time without load before memory or idle CPU time is read: timers, checkpoints and caches become idle.
 pub(super) const REST: Duration = Duration::from_secs(3);
 pub(super) const REST_QUICK: Duration = Duration::from_millis(500);
+/// Time after which the actors of payments that only wait have left.
+const LEAVES_AFTER: Duration = Duration::from_secs(65);
 /// Longest wait until the actors of finished payments have stopped.
 const PATIENCE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 
-const MEMORY_GOAL_KB: f64 = 12.0;
+const MEMORY_GOAL_KB: f64 = 6.0;
 const REHYDRATION_GOAL: f64 = 30_000.0;
 
 /// Rows of a page, as a shard reads them at its start.
@@ -70,7 +72,7 @@ struct TreeView {
 }
 
 pub(super) async fn measure(env: &Env, wanted: &[Row], time: Duration, quick: bool) -> anyhow::Result<Vec<TableLine>> {
-    let (few, many, rest) = if quick { (FEW_QUICK, MANY_QUICK, REST_QUICK) } else { (FEW, MANY, REST) };
+    let (few, many, rest) = if quick { (FEW_QUICK, MANY_QUICK, REST_QUICK) } else { (FEW, MANY, LEAVES_AFTER) };
     let fixture = Fixture::start(env.options("many")?).await?;
     let psp = BenchPsp::of(&fixture.service, CONNECTIONS).await?;
     let empty_bytes = fixture.service.usage()?.resident_bytes;
