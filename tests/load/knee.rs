@@ -1,6 +1,6 @@
 //! Search for the highest rate that keeps the thresholds: it ends, and hides no defect.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::between::{Changes, KeptWith, load_through};
 use super::{only_finding, report};
@@ -14,7 +14,9 @@ const THRESHOLDS: &str = "--threshold goodput>0.99 --threshold complete:p99<60s"
 
 async fn finds_the_highest_rate_that_keeps_the_thresholds(sandbox: &Running) {
     // 60 payments per second are 30 in half a second, and 65 are 33.
-    let changes = Changes { payments_max: Some(31), ..Changes::default() };
+    // The first run is refused five payments, which a second run is not.
+    let kept_with = Some(KeptWith::Overloaded);
+    let changes = Changes { payments_max: Some(31), initiations_kept: 5, kept_with, ..Changes::default() };
     let asked = format!("--find-knee --rate 60/s --duration 500ms {THRESHOLDS}");
     let found = report(&load_through(sandbox, changes, &asked).await.output, 0);
     assert_has(&found, json!({ "passed": true, "rate": 60.0, "broken_at": 65.0, "ended": "found", "findings": [] }));
@@ -22,11 +24,16 @@ async fn finds_the_highest_rate_that_keeps_the_thresholds(sandbox: &Running) {
         &found,
         json!({ "thresholds": ["goodput>0.99", "complete:p99<60s"], "version": env!("CARGO_PKG_VERSION") }),
     );
-    let probes: Vec<(&Value, &Value)> =
-        found["probes"].as_array().unwrap().iter().map(|probe| (&probe["rate"], &probe["passed"])).collect();
-    let rates = [60.0, 120.0, 85.0, 71.0, 65.0].map(|rate| (json!(rate), json!(rate < 62.0)));
-    assert_eq!(probes, rates.each_ref().map(|(rate, passed)| (rate, passed)));
-    let verdict = found["probes"][1]["verdict"].as_str().unwrap();
+    let probes: Vec<(f64, bool)> = found["probes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|probe| (probe["rate"].as_f64().unwrap(), probe["passed"].as_bool().unwrap()))
+        .collect();
+    let broken = [120.0, 85.0, 71.0, 65.0].into_iter().flat_map(|rate| [(rate, false); 2]);
+    let wanted: Vec<(f64, bool)> = [(60.0, false), (60.0, true)].into_iter().chain(broken).collect();
+    assert_eq!(probes, wanted, "each rate that breaks has two runs");
+    let verdict = found["probes"][2]["verdict"].as_str().unwrap();
     assert!(verdict.starts_with("Failed: 29 not made (48.33 %), goodput>0.99 is broken (51.67 %)"), "{verdict}");
 }
 

@@ -106,7 +106,7 @@ pub struct Args {
     /// (refused<60%), which then does not count for --not-made-max.
     #[arg(long = "threshold", value_name = "CONDITION")]
     pub(crate) thresholds: Vec<Threshold>,
-    /// Search for the highest rate at which the thresholds are kept, with a run for each rate, from --rate on
+    /// Search for the highest rate at which the thresholds are kept, with a run for each rate (two if the first fails), from --rate on
     /// [thresholds by default: accepted:p99<100ms, complete:p99<5s, goodput>0.99].
     #[arg(long, conflicts_with_all = ["stages", "payments", "in_turn", "open_max", "compare", "report", "csv", "prometheus", "database_url", "fault"])]
     pub(crate) find_knee: bool,

@@ -40,7 +40,7 @@ async fn put_load(args: Args, config_file: Option<PathBuf>, stop: &CancellationT
     output::notify(report?, older.as_ref(), &args)
 }
 
-/// Searches for the knee, with a run for each rate. Returns it with the report of the last run.
+/// Searches for the knee, with a run for each rate, and a second one if the first fails. Returns it with the report of the last run.
 async fn find_knee(
     args: &Args,
     config_file: Option<PathBuf>,
@@ -56,7 +56,12 @@ async fn find_knee(
             break (Ended::Interrupted, report);
         }
         let p99 = |stage| report.stages.iter().find(|of| of.stage == stage).map(|of| of.from_intended.p99_ms);
-        search.record(rate, report.is_ok());
+        // One slow run does not decide: a rate is too high only if a second run fails, too.
+        let is_second = probes.last().is_some_and(|last: &Probe| last.rate == rate);
+        let is_decided = report.is_ok() || is_second;
+        if is_decided {
+            search.record(rate, report.is_ok());
+        }
         probes.push(Probe {
             rate,
             passed: report.is_ok(),
@@ -69,10 +74,12 @@ async fn find_knee(
         if report.has_defect() {
             break (Ended::Defect, report);
         }
-        rate = match search.next() {
-            Ok(rate) => rate,
-            Err(ended) => break (ended, report),
-        };
+        if is_decided {
+            rate = match search.next() {
+                Ok(rate) => rate,
+                Err(ended) => break (ended, report),
+            };
+        }
     };
     Ok((Knee { rate: search.kept(), broken_at: search.broken(), ended, probes }, report))
 }

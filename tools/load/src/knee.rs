@@ -5,7 +5,7 @@ use std::fmt;
 use payferry_testkit::rate::{Ended, Rate};
 use serde::Serialize;
 
-/// Largest number of probes.
+/// Largest number of rates. A rate has at most two runs.
 pub const PROBES_MAX: usize = 12;
 
 /// Thresholds of a search that names none.
