@@ -60,7 +60,7 @@ pub(super) const DOUBLE_ONE_CREDIT: &str = "
     END";
 
 /// Posts the credit of one payment to the ledger a second time. The balance is right.
-const DOUBLE_ONE_POSTING: &str = "
+pub(super) const DOUBLE_ONE_POSTING: &str = "
     CREATE TRIGGER plant AFTER INSERT ON ledger_postings
     WHEN NEW.kind = 'settled' AND (SELECT count(*) FROM ledger_postings WHERE kind = 'settled') >= {nth}
         AND (SELECT count(*) FROM planted) = 0

@@ -21,6 +21,7 @@ mod clean;
 mod faults;
 mod injected;
 mod knee;
+mod modes;
 mod outbound;
 mod progress;
 mod psps;
