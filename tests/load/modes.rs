@@ -34,11 +34,13 @@ async fn find_each(mode: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
+#[ignore = "long"]
 async fn finds_defects_with_stages() {
     find_each("--stages 20-60/2s,60/1s --mix exact=60,under=40").await;
 }
 
 #[tokio::test]
+#[ignore = "long"]
 async fn finds_defects_in_a_search() {
     let thresholds = "--threshold goodput>0.1 --threshold complete:p99<60s";
     let mode = format!("--find-knee --rate 50/s --duration 3s --mix exact=60,under=40 {thresholds}");
@@ -48,6 +50,7 @@ async fn finds_defects_in_a_search() {
 }
 
 #[tokio::test]
+#[ignore = "long"]
 async fn finds_defects_among_all_kinds_of_payers() {
     let mix = "exact=20,under=25,over=15,authorized=10,refunded=10,paid_out=10,withdrawn=10";
     find_each(&format!("--rate 40/s --payments 160 --mix {mix}")).await;

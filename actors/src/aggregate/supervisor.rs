@@ -401,7 +401,9 @@ impl<A: Aggregate> Supervisor<A> {
             ChainProgress::Stalled(_) => {
                 let passed = state.passed.iter().filter(|(_, of, _)| *of == chain).map(|(id, ..)| id);
                 let ids: Vec<_> = waiting.iter().map(|(_, id)| id).chain(passed).copied().collect();
-                ids.into_iter().for_each(|id| self.notify(id, progress, state));
+                for id in ids {
+                    self.notify(id, progress, state);
+                }
             }
         }
     }

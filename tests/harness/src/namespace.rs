@@ -19,14 +19,17 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Creates the namespace of this process. `None` where this is not permitted or `ip` is missing.
+    /// Creates the namespace of this process. `None` where this is not permitted.
     pub fn create() -> Option<Self> {
         let id = std::process::id();
         let net = FIRST + id % NETS * 4;
         let namespace = Self { name: format!("pf{id}"), outside: (net + 1).into(), inside: (net + 2).into() };
         let Self { name, outside, inside } = &namespace;
+        if let Err(error) = ip(&format!("netns add {name}")) {
+            assert!(error.contains("not permitted") || error.contains("denied"), "{error}");
+            return None;
+        }
         let steps = [
-            format!("netns add {name}"),
             format!("link add {name} type veth peer name inside netns {name}"),
             format!("address add {outside}/30 dev {name}"),
             format!("link set {name} up"),
@@ -34,12 +37,15 @@ impl Namespace {
             format!("-netns {name} link set inside up"),
             format!("-netns {name} link set lo up"),
         ];
-        steps.iter().all(|step| ip(step)).then_some(namespace)
+        for step in &steps {
+            ip(step).unwrap();
+        }
+        Some(namespace)
     }
 
     /// Connects or cuts the link. Nothing closes the connections over it.
     pub fn set_link(&self, is_up: bool) {
-        assert!(ip(&format!("link set {} {}", self.name, if is_up { "up" } else { "down" })));
+        ip(&format!("link set {} {}", self.name, if is_up { "up" } else { "down" })).unwrap();
     }
 
     /// The command, with its arguments and variables, in this namespace.
@@ -59,22 +65,17 @@ impl Namespace {
 impl Drop for Namespace {
     fn drop(&mut self) {
         // The link ends with one of its ends. A process that still runs in the namespace would keep it.
-        ip(&format!("link delete {}", self.name));
-        ip(&format!("netns delete {}", self.name));
+        for step in ["link delete", "netns delete"] {
+            if let Err(error) = ip(&format!("{step} {}", self.name)) {
+                eprintln!("{error}");
+            }
+        }
     }
 }
 
-/// Runs `ip` with these arguments. Returns true if it succeeds.
-fn ip(arguments: &str) -> bool {
-    match Command::new("ip").args(arguments.split(' ')).output() {
-        Ok(output) if output.status.success() => true,
-        Ok(output) => {
-            eprintln!("ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim());
-            false
-        }
-        Err(error) => {
-            eprintln!("ip {arguments}: {error}");
-            false
-        }
-    }
+/// Runs `ip` with these arguments.
+fn ip(arguments: &str) -> Result<(), String> {
+    let output = Command::new("ip").args(arguments.split(' ')).output().map_err(|error| format!("ip: {error}"))?;
+    let error = || format!("ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    output.status.success().then_some(()).ok_or_else(error)
 }

@@ -1,6 +1,7 @@
 //! Faults of a node.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -88,6 +89,7 @@ async fn work_of_a_node_without_a_database_goes_on_and_the_node_ends_when_it_ret
 #[tokio::test(flavor = "multi_thread")]
 async fn work_of_a_node_without_a_network_goes_on_and_the_node_ends_when_it_returns() {
     let Some(namespace) = Namespace::create() else {
+        assert!(short_or_long(true, false), "network namespaces cannot be made here");
         println!("not run: network namespaces cannot be made here");
         return;
     };
@@ -115,26 +117,30 @@ async fn work_of_a_node_without_a_network_goes_on_and_the_node_ends_when_it_retu
     let status = async || String::from_utf8(ask.output().await.unwrap().stdout).unwrap().trim().parse().unwrap_or(0);
     let psp = Arc::new(fixture.psp(&nodes.api_url()).await);
     let clients = Initiators::start(std::slice::from_ref(&psp));
-    work_goes_on(&fixture, &mut nodes, status, |nodes, is_up| nodes.first_namespace().set_link(is_up)).await;
+    let away = work_goes_on(&fixture, &mut nodes, status, |nodes, is_up| nodes.first_namespace().set_link(is_up)).await;
     let initiated = clients.stop().await;
+    let meanwhile =
+        initiated.iter().filter(|payment| away.contains(&payment.sent_at) && away.contains(&payment.answered_at));
+    let meanwhile = meanwhile.count();
+    println!("{meanwhile} of {} payments were initiated while the node was away", initiated.len());
+    assert!(meanwhile > 0, "the balancer passes requests to the other node");
     let listed = psp.payments().await;
     let listed: BTreeSet<_> = listed.iter().filter_map(|payment| payment["id"].as_str()).collect();
     assert!(
         initiated.iter().all(|payment| listed.contains(payment.id.as_str())),
         "every acknowledged payment is there"
     );
-    println!("{} payments were acknowledged meanwhile", initiated.len());
     nodes.node(1).process.stop();
 }
 
 /// Cuts the first node off after a payment that it has accepted is initiated, which the second node must settle, and connects it
-/// again. `readiness` returns the status of the first node's `/readyz`.
+/// again. `readiness` returns the status of the first node's `/readyz`. Returns the time in which it was cut off.
 async fn work_goes_on(
     fixture: &Fixture,
     nodes: &mut Nodes<'_>,
     mut readiness: impl AsyncFnMut() -> u16,
     set_link: impl Fn(&Nodes<'_>, bool),
-) {
+) -> Range<Instant> {
     let urls = [0, 1].map(|number| nodes.node(number).api_url().to_owned());
     let [first, second] = [fixture.psp(&urls[0]).await, fixture.psp(&urls[1]).await];
     let payment = initiate(&first, "cut-off").await;
@@ -148,10 +154,12 @@ async fn work_goes_on(
     println!("unready {unready_after:?} and settled {took:?} after the node was cut off");
     assert!(unready_after < UNREADY_MAX.saturating_mul(short_or_long(3, 1)), "{unready_after:?}");
     assert!(took < TAKEOVER_MAX.saturating_mul(short_or_long(3, 1)), "{took:?}");
+    let away = since..Instant::now();
     set_link(nodes, true);
     ends_as_gone(nodes.node(0));
     let (vault, treasury) = fixture.outside.chains[0].holdings(&fixture.psp_id, Token::Usdc).await;
     assert_eq!(vault + treasury, 10_000_000, "the payment is settled once");
+    away
 }
 
 /// The owner of the chain loses the chain's only endpoint, which the other node still reaches.
