@@ -32,7 +32,7 @@ const REHYDRATION_PAGE: u64 = 500;
 const REST_INTERVAL: Duration = Duration::from_secs(30);
 /// Aggregates without an actor that are notified about their deadline at a time. Each is read by itself.
 const NOTIFIED_MAX: usize = 200;
-/// Longest wait until they are done before the next ones are notified.
+/// Longest wait until one of them is done before the next ones are notified.
 const NOTIFIED_PATIENCE: Duration = Duration::from_secs(10);
 /// Pause before an aggregate with an unreadable row is tried again.
 const RELOAD_PAUSE: Duration = Duration::from_secs(2);
@@ -92,7 +92,7 @@ pub(crate) struct State<A: Aggregate> {
     budget: Budget<A::Id>,
     /// Aggregates without an actor that something has happened to. They are notified in turn: there may be many.
     notified: VecDeque<(A::Id, Option<ChainProgress>)>,
-    /// Those that were notified last.
+    /// Those that were notified and may not be done, and when the last one was.
     last_notified: Vec<A::Id>,
     notified_at: Instant,
     /// Messages that the actors had taken at the last look for those that may leave.
@@ -165,7 +165,10 @@ impl<A: Aggregate> Behaviour for Supervisor<A> {
             SupervisorMessage::AwaitDeadline(id, chain, at) => state.await_deadline(id, chain, at),
             SupervisorMessage::Remind(id, at) => state.remind_at(id, at),
             SupervisorMessage::SendAt(id, at, command) => drop(state.scheduled.insert((at, id), command)),
-            SupervisorMessage::ChainProgressed(chain, progress) => self.chain_progressed(chain, progress, state),
+            SupervisorMessage::ChainProgressed(chain, progress) => {
+                self.chain_progressed(chain, progress, state);
+                Box::pin(self.notify_waiting(myself, state)).await;
+            }
             SupervisorMessage::ResumeAll => {
                 for (_, actor) in self.aggregates.live_in(self.index) {
                     let _ = actor.cast(Message::Resume);
@@ -461,17 +464,17 @@ impl<A: Aggregate> Supervisor<A> {
         state.budget.forget_old(Instant::now());
     }
 
-    /// Starts the next aggregates without an actor that something has happened to, once those of the last time are done.
+    /// Starts the next aggregates without an actor that something has happened to, as far as earlier ones are done.
     async fn notify_waiting(&self, myself: &Mailbox<SupervisorMessage<A>>, state: &mut State<A>) {
         let is_busy = |id: &A::Id| self.aggregates.live(*id).is_some_and(|actor| actor.actor_metrics().depth() > 0);
-        if state.notified_at.elapsed() < NOTIFIED_PATIENCE && state.last_notified.iter().any(is_busy) {
-            return;
+        if state.notified_at.elapsed() >= NOTIFIED_PATIENCE {
+            state.last_notified.clear();
         }
-        state.last_notified.clear();
-        state.notified_at = Instant::now();
+        state.last_notified.retain(is_busy);
         while state.last_notified.len() < NOTIFIED_MAX {
             let Some((id, progress)) = state.notified.pop_front() else { break };
             state.last_notified.push(id);
+            state.notified_at = Instant::now();
             let message = match progress.map(A::on_chain_progress) {
                 Some(command) => command.map(Message::fact),
                 None => Some(Message::CatchUp),
