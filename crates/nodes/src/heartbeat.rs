@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use payferry_domain::NodeId;
 use payferry_entities::{Connection, Database};
 use sea_orm::{DbErr, QueryResult};
@@ -100,6 +101,8 @@ pub(crate) async fn members(connection: &impl sea_orm::ConnectionTrait) -> Resul
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
     stop: CancellationToken,
+    /// Start of the last heartbeat that reached the database.
+    beaten_at: Arc<Mutex<Instant>>,
 }
 
 impl Drop for Heartbeat {
@@ -125,17 +128,25 @@ impl Heartbeat {
     pub(crate) fn start(me: NodeId, database: Database, channels: HeartbeatChannels) -> std::io::Result<Self> {
         let stop = CancellationToken::new();
         let stopped = stop.clone();
+        // It has just joined.
+        let beaten_at = Arc::new(Mutex::new(Instant::now()));
+        let beaten = beaten_at.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("heartbeat".to_owned()).spawn(move || {
             runtime.block_on(async move {
-                let beating = Beating::new(me, database, channels);
+                let beating = Beating::new(me, database, channels, beaten);
                 tokio::select! {
                     () = beating.run() => {}
                     () = stopped.cancelled() => {}
                 }
             });
         })?;
-        Ok(Self { stop })
+        Ok(Self { stop, beaten_at })
+    }
+
+    /// True if no heartbeat has reached the database for so long that another node may have taken over.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.beaten_at.lock().elapsed() >= LEASE_TTL
     }
 }
 
@@ -144,6 +155,7 @@ struct Beating {
     database: Database,
     connection: Connection,
     channels: HeartbeatChannels,
+    beaten_at: Arc<Mutex<Instant>>,
     watch: Watch,
     /// Measured with the last heartbeat.
     clock_offset_ms: i64,
@@ -187,12 +199,13 @@ impl Watch {
 }
 
 impl Beating {
-    fn new(me: NodeId, database: Database, channels: HeartbeatChannels) -> Self {
+    fn new(me: NodeId, database: Database, channels: HeartbeatChannels, beaten_at: Arc<Mutex<Instant>>) -> Self {
         Self {
             me,
             connection: database.unreplicated(),
             database,
             channels,
+            beaten_at,
             watch: Watch::default(),
             clock_offset_ms: 0,
         }
@@ -240,7 +253,7 @@ impl Beating {
     async fn beat(&mut self) -> Result<bool, DbErr> {
         let state: &str = (*self.channels.state.borrow()).into();
         let values = [self.me.to_string().into(), state.into(), self.clock_offset_ms.into()];
-        let sent = SystemTime::now();
+        let (begun, sent) = (Instant::now(), SystemTime::now());
         let rows = statements::run(&self.connection, &statements::beat(), values).await?;
         let mut members = Vec::with_capacity(rows.len());
         let mut beaten_ms = None;
@@ -250,6 +263,7 @@ impl Beating {
             members.push(member);
         }
         let Some(beaten_ms) = beaten_ms else { return Ok(false) };
+        *self.beaten_at.lock() = begun;
         self.note_offset(sent, SystemTime::now(), beaten_ms);
         let now = Instant::now();
         self.watch.beaten(now);

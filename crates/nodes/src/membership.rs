@@ -210,6 +210,12 @@ impl Node {
         ready.map(|member| member.api_url.clone()).collect()
     }
 
+    /// True if no heartbeat has reached the database for the TTL: another node may do the work of this one's leases, of which
+    /// this one learns only with its next heartbeat.
+    pub fn is_silent(&self) -> bool {
+        self.inner.heartbeat.as_ref().is_some_and(Heartbeat::is_silent)
+    }
+
     /// Number of nodes that answer requests; at least 1. It changes with them.
     pub fn ready_len(&self) -> Arc<AtomicU32> {
         self.inner.ready_len.clone()

@@ -51,7 +51,7 @@ const IS_DELETED: &str = "the endpoint was deleted";
 const UNREADABLE_SECRET: &str = "the signing secret cannot be decrypted with the current master key";
 /// Time after which the row of a deleted endpoint is removed. Until then, another node may still queue a delivery for it.
 const DELETED_KEPT_MS: i64 = 10_000;
-/// Pause before a failed read is repeated.
+/// Pause before a failed read is repeated, and while no heartbeat reaches the database.
 const DATABASE_PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) enum Message {
@@ -199,6 +199,11 @@ impl Endpoint {
     /// Starts as many attempts as are allowed and due.
     async fn drain(&self, myself: &Mailbox<Message>, state: &mut State) -> Result<(), DbErr> {
         while state.tasks.try_join_next().is_some() {}
+        if self.context.node.is_silent() {
+            // Another node may deliver them. A process that was frozen must not begin attempts before it knows.
+            wake_after(myself, state, DATABASE_PAUSE);
+            return Ok(());
+        }
         self.read_endpoints(state).await?;
         let State { lanes, tasks, ended, .. } = state;
         let mut wait: Option<Duration> = None;

@@ -42,7 +42,7 @@ const OBSERVE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct SenderContext {
     pub(super) database: Database,
     pub(super) journal: Journal,
-    node: Node,
+    pub(super) node: Node,
     pub(super) sealer: Sealer,
     pub(super) clock: Clock,
     pub(super) config: WebhookConfig,

@@ -28,6 +28,7 @@ async fn work_of_a_frozen_node_goes_on_and_the_thawed_node_ends() {
     let [first, second] = [fixture.psp(&urls[0]).await, fixture.psp(&urls[1]).await];
     // The first node has every lease. It freezes between the transfer and the settlement.
     let payment = initiate(&first, "frozen").await;
+    let cancelled = initiate(&first, "cancelled").await;
     nodes.node(0).process.signal("STOP");
     let frozen_at = Instant::now();
     fixture.pay(&payment).await;
@@ -35,11 +36,26 @@ async fn work_of_a_frozen_node_goes_on_and_the_thawed_node_ends() {
     let took = frozen_at.elapsed();
     println!("settled {took:?} after the owner froze");
     assert!(took < TAKEOVER_MAX.saturating_mul(short_or_long(3, 1)), "{took:?}");
+    // The thawed node may take a request that has waited, but must not deliver its event: the other node does.
+    let id = cancelled["payment_id"].as_str().unwrap();
+    let path = format!("/payments/{id}/cancel");
+    let waiting = tokio::spawn({
+        let path = path.clone();
+        async move { drop(first.try_call(Method::POST, &path, &Value::Null, None).await) }
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
     nodes.node(0).process.signal("CONT");
+    waiting.await.unwrap();
     ends_as_gone(nodes.node(0));
+    // Unless the first node has done it.
+    second.call(Method::POST, &path, Value::Null).await;
+    second.until_status(id, "failed").await;
     let after = initiate(&second, "after").await;
     fixture.pay(&after).await;
     second.until_status(after["payment_id"].as_str().unwrap(), "settled").await;
+    let expected = second.feed().await.len();
+    fixture.receiver.until(expected).await;
+    assert_eq!(fixture.receiver.deliveries().len(), expected, "each event is delivered once");
 }
 
 /// Waits until a node ends because other nodes declared it gone.
