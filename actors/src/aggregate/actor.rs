@@ -333,6 +333,16 @@ impl<A: Aggregate> AggregateActor<A> {
         }
     }
 
+    /// Leaves if the aggregate only waits. Its supervisor keeps its deadline, and starts another actor for the next message.
+    fn rest(&self, myself: &Mailbox<Message<A>>, state: &mut State<A>) {
+        let may_rest = !state.has_left && !state.stale && state.aggregate.waiting().is_some();
+        if may_rest && self.aggregates.rest(&state.aggregate, myself.get_id()) {
+            // Messages in the mailbox are passed on.
+            state.has_left = true;
+            let _ = myself.drain();
+        }
+    }
+
     /// Runs effects, after the commit.
     fn act(&self, myself: &Mailbox<Message<A>>, state: &mut State<A>) {
         if !self.aggregates.holds(state.aggregate.id()) {
@@ -346,18 +356,6 @@ impl<A: Aggregate> AggregateActor<A> {
         if effects.contains(&A::PASSIVATE) && !state.aggregate.needs_actor() && !state.stale {
             self.aggregates.remove_ended(&state.aggregate, myself.get_id());
             // Messages in the mailbox are handled before the actor ends.
-            state.has_left = true;
-            let _ = myself.drain();
-        }
-    }
-}
-
-impl<A: Aggregate> AggregateActor<A> {
-    /// Leaves if the aggregate only waits. Its supervisor keeps its deadline, and starts another actor for the next message.
-    fn rest(&self, myself: &Mailbox<Message<A>>, state: &mut State<A>) {
-        let may_rest = !state.has_left && !state.stale && state.aggregate.waiting().is_some();
-        if may_rest && self.aggregates.rest(&state.aggregate, myself.get_id()) {
-            // Messages in the mailbox are passed on.
             state.has_left = true;
             let _ = myself.drain();
         }

@@ -8,6 +8,7 @@ mod actor;
 pub(crate) mod metrics;
 mod router;
 mod supervisor;
+mod waiting;
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -17,7 +18,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use payferry_domain::payment::Outage;
-use payferry_domain::{Address, Chain, PaymentId, Timestamp};
+use payferry_domain::{Address, PaymentId, Timestamp};
 use payferry_entities::{Database, StoreError};
 use payferry_journal::JournalWrite;
 use payferry_runtime::observe::{ActorKind, ActorMetrics};
@@ -30,6 +31,7 @@ pub use actor::ActorMemory;
 pub(crate) use actor::{Message, Request};
 pub(crate) use router::{Aggregates, Services};
 pub(crate) use supervisor::{Supervisor, SupervisorMessage};
+pub(crate) use waiting::{Found, Waiting};
 
 /// A kind of aggregate with actors.
 pub(crate) trait Aggregate: Clone + Send + Sync + Sized + 'static {
@@ -155,35 +157,6 @@ pub(crate) trait Aggregate: Clone + Send + Sync + Sized + 'static {
     fn all_started(_aggregates: &Aggregates<Self>) {}
     /// A live aggregate was found without an actor, and got one.
     fn unattended() {}
-}
-
-/// A live aggregate in a page that is read to start those that need it.
-pub(crate) enum Found<A: Aggregate> {
-    /// With its state.
-    Whole(Box<A>),
-    /// It only waits, which is known without its state.
-    Waiting(Waiting<A::Id>),
-}
-
-impl<A: Aggregate> Found<A> {
-    /// Id of the aggregate.
-    pub(crate) fn id(&self) -> A::Id {
-        match self {
-            Self::Whole(aggregate) => aggregate.id(),
-            Self::Waiting(waiting) => waiting.id,
-        }
-    }
-}
-
-/// A live aggregate that only waits.
-pub(crate) struct Waiting<I> {
-    pub(crate) id: I,
-    /// As [`Aggregate::note`].
-    pub(crate) note: u64,
-    /// Chain of the deadline.
-    pub(crate) chain: Chain,
-    pub(crate) created_at: Timestamp,
-    pub(crate) deadline: Timestamp,
 }
 
 /// Result of a command that was not rejected.

@@ -8,7 +8,7 @@
 //! an invariant, it is quarantined, and its siblings continue. The supervisor keeps no state that the database does not
 //! have. It periodically checks that every live aggregate has its actor, whatever prevented its start.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,6 +21,7 @@ use ractor::{ActorProcessingErr, RpcReplyPort, SupervisionEvent};
 
 use super::Services;
 use super::actor::Message;
+use super::waiting::Resting;
 use super::{Aggregate, Aggregates, ChainProgress, Found, log_about};
 use crate::observe::{ActorSubject, Note};
 
@@ -30,10 +31,6 @@ const TICK: Duration = Duration::from_millis(250);
 const REHYDRATION_PAGE: u64 = 500;
 /// Interval of looks for actors that may leave because their aggregates only wait.
 const REST_INTERVAL: Duration = Duration::from_secs(30);
-/// Aggregates without an actor that are notified about their deadline at a time. Each is read by itself.
-const NOTIFIED_MAX: usize = 200;
-/// Longest wait until one of them is done before the next ones are notified.
-const NOTIFIED_PATIENCE: Duration = Duration::from_secs(10);
 /// Pause before an aggregate with an unreadable row is tried again.
 const RELOAD_PAUSE: Duration = Duration::from_secs(2);
 /// Interval of searches for live aggregates without an actor, or with an actor that is behind the row. Each one reads the id
@@ -90,29 +87,14 @@ pub(crate) struct State<A: Aggregate> {
     /// Commands by the time, by the service's clock, at which they are sent.
     scheduled: BTreeMap<(Timestamp, A::Id), A::Command>,
     budget: Budget<A::Id>,
-    /// Aggregates without an actor that something has happened to. They are notified in turn: there may be many.
-    notified: VecDeque<(A::Id, Option<ChainProgress>)>,
-    /// Those that were notified and may not be done, and when the last one was.
-    last_notified: Vec<A::Id>,
-    notified_at: Instant,
-    /// Messages that the actors had taken at the last look for those that may leave.
-    taken: HashMap<A::Id, u64>,
+    pub(super) resting: Resting<A>,
 }
 
 impl<A: Aggregate> State<A> {
     fn new() -> Self {
         let (deadlines, resumes, scheduled) = (HashMap::new(), HashMap::new(), BTreeMap::new());
-        Self {
-            deadlines,
-            passed: Vec::new(),
-            resumes,
-            scheduled,
-            budget: Budget::default(),
-            notified: VecDeque::new(),
-            last_notified: Vec::new(),
-            notified_at: Instant::now(),
-            taken: HashMap::new(),
-        }
+        let (budget, resting) = (Budget::default(), Resting::default());
+        Self { deadlines, passed: Vec::new(), resumes, scheduled, budget, resting }
     }
 
     fn await_deadline(&mut self, id: A::Id, chain: Chain, at: Timestamp) {
@@ -159,7 +141,7 @@ impl<A: Aggregate> Behaviour for Supervisor<A> {
                 state.passed.retain(|(id, ..)| holds(id));
                 state.resumes.retain(|id, _| holds(id));
                 state.scheduled.retain(|(_, id), _| holds(id));
-                state.notified.retain(|(id, _)| holds(id));
+                state.resting.retain(holds);
             }
             SupervisorMessage::Wake(id, message) => Box::pin(self.wake(myself, id, Some(message), state)).await,
             SupervisorMessage::AwaitDeadline(id, chain, at) => state.await_deadline(id, chain, at),
@@ -239,7 +221,7 @@ impl<A: Aggregate> Supervisor<A> {
                     state.await_deadline(id, waits.chain, waits.deadline);
                     aggregates.wait(id, waits.note);
                     if A::is_behind(&waits, aggregate.as_deref(), aggregates) {
-                        state.notified.push_back((id, None));
+                        state.resting.catch_up(id);
                     }
                 } else if let Some(aggregate) = aggregate {
                     let actor = aggregates.spawn(aggregate, myself.get_cell()).await?;
@@ -262,7 +244,7 @@ impl<A: Aggregate> Supervisor<A> {
     }
 
     /// Starts an aggregate without a live actor and forwards the message to it.
-    async fn wake(
+    pub(super) async fn wake(
         &self,
         myself: &Mailbox<SupervisorMessage<A>>,
         id: A::Id,
@@ -421,33 +403,6 @@ impl<A: Aggregate> Supervisor<A> {
         }
     }
 
-    /// Sends the command about a deadline to an aggregate, unless it has ended since, or is being restarted: then it registers
-    /// again. One that only waits is started for it soon.
-    fn notify(&self, id: A::Id, progress: ChainProgress, state: &mut State<A>) {
-        if let Some(actor) = self.aggregates.live(id) {
-            if let Some(command) = A::on_chain_progress(progress) {
-                let _ = actor.cast(Message::fact(command));
-            }
-        } else if self.aggregates.waiting(id).is_some() {
-            match progress {
-                ChainProgress::ReadTo(_) => state.notified.push_front((id, Some(progress))),
-                ChainProgress::Stalled(_) => state.notified.push_back((id, Some(progress))),
-            }
-        }
-    }
-
-    /// Has the actors leave that have had no message since the last time and whose aggregates only wait.
-    fn rest(&self, state: &mut State<A>) {
-        let before = std::mem::take(&mut state.taken);
-        for (id, actor) in self.aggregates.live_in(self.index) {
-            let taken = actor.actor_metrics().figures().messages;
-            if before.get(&id) == Some(&taken) {
-                let _ = actor.cast(Message::Rest);
-            }
-            state.taken.insert(id, taken);
-        }
-    }
-
     /// Turns the wheel: sends due reminders and commands, and drops old failures.
     async fn turn_wheel(&self, myself: &Mailbox<SupervisorMessage<A>>, state: &mut State<A>) {
         let (now, real_now): (Timestamp, Timestamp) = (self.aggregates.clock.now(), self.aggregates.clock.real_now());
@@ -462,28 +417,6 @@ impl<A: Aggregate> Supervisor<A> {
             self.aggregates.send(id, Message::fact(command));
         }
         state.budget.forget_old(Instant::now());
-    }
-
-    /// Starts the next aggregates without an actor that something has happened to, as far as earlier ones are done.
-    async fn notify_waiting(&self, myself: &Mailbox<SupervisorMessage<A>>, state: &mut State<A>) {
-        let is_busy = |id: &A::Id| self.aggregates.live(*id).is_some_and(|actor| actor.actor_metrics().depth() > 0);
-        if state.notified_at.elapsed() >= NOTIFIED_PATIENCE {
-            state.last_notified.clear();
-        }
-        state.last_notified.retain(is_busy);
-        while state.last_notified.len() < NOTIFIED_MAX {
-            let Some((id, progress)) = state.notified.pop_front() else { break };
-            state.last_notified.push(id);
-            state.notified_at = Instant::now();
-            let message = match progress.map(A::on_chain_progress) {
-                Some(command) => command.map(Message::fact),
-                None => Some(Message::CatchUp),
-            };
-            Box::pin(self.wake(myself, id, message, state)).await;
-            if let Some(actor) = self.aggregates.live(id) {
-                let _ = actor.cast(Message::Rest);
-            }
-        }
     }
 }
 

@@ -186,7 +186,7 @@ async fn wake<A: Aggregate>(aggregates: &Aggregates<A>, id: A::Id) {
             tokio::time::sleep(QUIET_POLL).await;
         }
     };
-    // If it is not started in time, it is shown as not running.
+    // An aggregate that cannot be started in time is shown without an actor.
     let _ = tokio::time::timeout(OBSERVE_TIMEOUT, started).await;
 }
 

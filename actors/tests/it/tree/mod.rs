@@ -14,7 +14,7 @@ mod waiting;
 mod waits;
 mod watched;
 
-use payferry_domain::payment::{Command, Payment, RefundOrder, Requester};
+use payferry_domain::payment::{Command, Payment, RefundOrder, Requester, Status};
 use payferry_domain::{Address, Amount, Chain, PaymentId, RefundId};
 use payferry_entities::{idempotency_keys, operations, payments as payment_rows};
 use payferry_harness::database::{Held, Lock};
@@ -46,6 +46,15 @@ impl Env {
     fn node(&self, kind: ActorKind) -> NodeView {
         let root = self.system().tree().root;
         root.children.into_iter().find(|node| node.kind == kind).unwrap()
+    }
+
+    /// Waits until an outage has moved the deadlines of these payments, which are still pending.
+    async fn until_extended(&self, payments: &[Payment]) {
+        for payment in payments {
+            let is_moved = |now: &Payment| now.expires_at > payment.expires_at;
+            let moved = self.until_payment(payment.id(), "extended", is_moved).await;
+            assert_eq!(moved.status, Status::Pending);
+        }
     }
 
     async fn until_payments_live(&self, wanted: usize) {

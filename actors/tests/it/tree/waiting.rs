@@ -119,11 +119,7 @@ async fn outage_moves_the_deadline_of_payments_that_wait() {
     let waiting = env.waiting(20).await;
     env.options.clock.advance_secs(1_300);
     env.chain().devchain.jump_time(1_300).await.unwrap();
-    for payment in &waiting {
-        let is_moved = |now: &Payment| now.expires_at > payment.expires_at;
-        let moved = env.until_payment(payment.id(), "extended", is_moved).await;
-        assert_eq!(moved.status, Status::Pending);
-    }
+    env.until_extended(&waiting).await;
     env.until_waiting(20).await;
 }
 
@@ -136,9 +132,5 @@ async fn outage_of_a_restart_is_known_before_the_deadline_passes() {
     env.options.clock.advance_secs(1_300);
     env.chain().devchain.jump_time(1_300).await.unwrap();
     env.start().await;
-    for payment in &waiting {
-        let is_moved = |now: &Payment| now.expires_at > payment.expires_at;
-        let moved = env.until_payment(payment.id(), "extended", is_moved).await;
-        assert_eq!(moved.status, Status::Pending);
-    }
+    env.until_extended(&waiting).await;
 }

@@ -54,11 +54,7 @@ async fn outage_during_a_shard_restart_extends_every_deadline() {
     env.system().inject_crash(ActorKind::Shard);
     env.options.clock.advance_secs(1_300);
     env.chain().devchain.jump_time(1_300).await.unwrap();
-    for payment in &waiting {
-        let is_moved = |now: &Payment| now.expires_at > payment.expires_at;
-        let moved = env.until_payment(payment.id(), "extended", is_moved).await;
-        assert_eq!(moved.status, Status::Pending);
-    }
+    env.until_extended(&waiting).await;
 }
 
 /// A screener, and options with it.
