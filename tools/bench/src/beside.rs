@@ -21,7 +21,7 @@ const TURNS: u32 = 3;
 const RATE: f64 = 100.0;
 const RATE_QUICK: f64 = 20.0;
 /// Largest allowed ratio of the CPU times.
-const CPU_GOAL: f64 = 1.25;
+const CPU_GOAL: f64 = 1.1;
 
 /// A service with live payments, and the load beside them.
 struct Side {

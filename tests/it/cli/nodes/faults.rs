@@ -43,6 +43,7 @@ async fn work_of_a_frozen_node_goes_on_and_the_thawed_node_ends() {
         let path = path.clone();
         async move { drop(first.try_call(Method::POST, &path, &Value::Null, None).await) }
     });
+    // The kernel accepts it for the frozen process.
     tokio::time::sleep(Duration::from_millis(100)).await;
     nodes.node(0).process.signal("CONT");
     waiting.await.unwrap();
