@@ -2,14 +2,17 @@
 //!
 //! The delay of the queues between the steps of a payment says whether the service can complete more: of the journal, of the
 //! mailboxes of payments, which contain what the watchers have read, of the webhook sender, and of the operations of settlers.
-//! The time of a slow database or receiver, or of a chain on which settling is blocked, is not part of it. Deliberately absent:
-//! a limit of the number of live payments, which mostly wait for payers.
+//! The time of a slow database or receiver, or of a chain on which settling is blocked, is not part of it. Because queues show
+//! an overload seconds after its cause, the time that the processors have for payments limits its first seconds. Deliberately
+//! absent: a limit of the number of live payments, which mostly wait for payers.
 
+mod budget;
 mod controller;
 
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use payferry_runtime::observe::{ActorKind, ActorRegistry};
@@ -18,6 +21,8 @@ use tokio::time::MissedTickBehavior;
 use utoipa::ToSchema;
 
 use crate::aggregate::Services;
+use crate::observe::{Flow, TreeMetrics};
+use budget::{Budget, INTERVAL_SAMPLES, Interval, ProcessorTimes};
 use controller::{Controller, SAMPLE};
 
 /// Delay of a mailbox above which the service may be overloaded. A debug build is slower.
@@ -30,6 +35,8 @@ payferry_runtime::metrics! {
         "New payments that were refused because the service was overloaded.", exported;
     Gauge LIMIT = "payferry_admission_limit",
         "New payments that are admitted per second at most: 0 while admission is closed, -1 without a limit.";
+    Gauge BUDGET = "payferry_admission_budget",
+        "New payments per second for which the processors have time, by what payments have cost: -1 until that is known.";
     Gauge(Seconds) DELAY = "payferry_admission_delay_seconds",
         "Time that messages waited in the queues of this kind of actor: the mean of the last tenth of a second. Of settlers, the \
          time that operations waited for a batch, if batches are full.";
@@ -47,9 +54,15 @@ const MAILBOXES: usize = 3;
 /// Admission of new payments on this node.
 #[derive(Default)]
 pub(crate) struct Admission {
-    controller: Mutex<Controller>,
+    state: Mutex<State>,
     delays: Mutex<[Duration; QUEUES.len()]>,
     refused: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    controller: Controller,
+    budget: Budget,
 }
 
 /// View of admission.
@@ -57,6 +70,8 @@ pub(crate) struct Admission {
 pub struct AdmissionView {
     /// New payments that are admitted per second at most: 0 while admission is closed, null without a limit.
     pub limit_per_second: Option<f64>,
+    /// New payments per second for which the processors have time, by what payments have cost; null until that is known.
+    pub budget_per_second: Option<f64>,
     /// New payments refused since the start of the service.
     pub refused: u64,
     /// Delay of each measured queue during the last tenth of a second, in milliseconds.
@@ -85,7 +100,7 @@ struct Totals {
 impl Admission {
     /// Admits a new payment, or refuses it.
     pub(crate) fn admit(&self) -> bool {
-        let is_admitted = self.controller.lock().admit();
+        let is_admitted = self.state.lock().admit();
         if !is_admitted {
             self.refused.fetch_add(1, Ordering::Relaxed);
             REFUSED.add(&[], 1);
@@ -99,8 +114,14 @@ impl Admission {
         let mut ticks = tokio::time::interval(SAMPLE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut totals, mut commits) = ([Totals::default(); MAILBOXES], journal.stats());
-        loop {
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let mut measured = Measured::now(registry);
+        for sample in 1_u32.. {
             ticks.tick().await;
+            let interval = sample.is_multiple_of(INTERVAL_SAMPLES).then(|| {
+                let before = std::mem::replace(&mut measured, Measured::now(registry));
+                before.zip(measured).map(|(before, now)| now.since(before))
+            });
             let [written, applied, delivered]: [Duration; MAILBOXES] = std::array::from_fn(|place| {
                 totals[place] = totals[place].next(registry, QUEUES[place].0);
                 totals[place].delay
@@ -114,12 +135,17 @@ impl Admission {
             *self.delays.lock() = delays;
             // Without its database, the service is not overloaded, and refuses payments for that reason.
             let load = if journal.is_writing() { load_of(delays) } else { 0.0 };
-            let limit = {
-                let mut controller = self.controller.lock();
-                controller.sampled(load);
-                controller.limit()
+            let (limit, budget) = {
+                let mut state = self.state.lock();
+                state.controller.sampled(load);
+                if let Some(interval) = interval.flatten() {
+                    state.budget.measured(interval, processors);
+                }
+                state.budget.sampled();
+                (state.limit(), state.budget.rate())
             };
             LIMIT.set(&[], limit.unwrap_or(-1.0));
+            BUDGET.set(&[], budget.unwrap_or(-1.0));
             for ((queue, _), delay) in QUEUES.iter().zip(delays) {
                 DELAY.set(&[("kind", queue.as_str())], delay.as_secs_f64());
             }
@@ -134,10 +160,55 @@ impl Admission {
             delay_ms: delay.as_secs_f64() * 1e3,
             target_ms: u64::try_from(target.as_millis()).unwrap_or(u64::MAX),
         };
+        let (limit_per_second, budget_per_second) = {
+            let state = self.state.lock();
+            (state.limit(), state.budget.rate())
+        };
         AdmissionView {
-            limit_per_second: self.controller.lock().limit(),
+            limit_per_second,
+            budget_per_second,
             refused: self.refused.load(Ordering::Relaxed),
             delays: QUEUES.into_iter().zip(delays).map(of).collect(),
+        }
+    }
+}
+
+impl State {
+    fn admit(&mut self) -> bool {
+        let is_admitted = self.budget.has_room() && self.controller.admit();
+        if is_admitted {
+            self.budget.admitted();
+        }
+        is_admitted
+    }
+
+    fn limit(&self) -> Option<f64> {
+        let limits = [self.controller.limit(), self.budget.limit()];
+        limits.into_iter().flatten().reduce(f64::min)
+    }
+}
+
+/// Totals from which the budget is measured.
+#[derive(Clone, Copy)]
+struct Measured {
+    at: Instant,
+    times: ProcessorTimes,
+    payments: Flow,
+}
+
+impl Measured {
+    /// Reads the current values. `None` if the system does not have processor times.
+    fn now(registry: &TreeMetrics) -> Option<Self> {
+        Some(Self { at: Instant::now(), times: ProcessorTimes::read()?, payments: registry.tally().flow() })
+    }
+
+    fn since(self, before: Self) -> Interval {
+        Interval {
+            length: self.at - before.at,
+            used: self.times.used.saturating_sub(before.times.used),
+            idle: self.times.idle.saturating_sub(before.times.idle),
+            made: self.payments.made.saturating_sub(before.payments.made),
+            ended: self.payments.ended.saturating_sub(before.payments.ended),
         }
     }
 }

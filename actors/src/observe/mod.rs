@@ -16,6 +16,7 @@ pub use actor_subject::ActorSubject;
 pub use buckets::BUCKETS;
 pub(crate) use metrics::{refresh_database, refresh_waiting};
 pub use quarantine::{Quarantinable, Quarantine, QuarantineCounts, QuarantinedSubject};
+pub(crate) use tally::Flow;
 pub use tally::Tallied;
 pub use tree::TreeMetrics;
 pub(crate) use view::Note;

@@ -5,6 +5,7 @@
 //! not see the commits of other nodes, so it counts again and again instead.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ::metrics::Histogram;
@@ -52,8 +53,17 @@ pub(crate) struct Tally {
     /// True if other nodes may commit.
     is_shared: bool,
     cells: Mutex<Cells>,
+    made: AtomicU64,
+    ended: AtomicU64,
     steps: Steps,
     count: Mutex<CountState>,
+}
+
+/// Payments that this process has made, and has ended, since it started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Flow {
+    pub(crate) made: u64,
+    pub(crate) ended: u64,
 }
 
 /// Relation of the counts to the database.
@@ -74,6 +84,11 @@ struct Count {
 impl Tally {
     pub(super) fn new(is_shared: bool) -> Self {
         Self { is_shared, ..Self::default() }
+    }
+
+    /// Payments that this process has made and ended.
+    pub(crate) fn flow(&self) -> Flow {
+        Flow { made: self.made.load(Ordering::Relaxed), ended: self.ended.load(Ordering::Relaxed) }
     }
 
     /// Marks the counts as possibly wrong, so that a new count follows.
@@ -158,6 +173,10 @@ impl CommitObserver for Tally {
         for pair in moved.steps.windows(2) {
             self.steps.took(pair[0], pair[1]);
         }
+        match moved.before {
+            None => self.made.fetch_add(1, Ordering::Relaxed),
+            Some(before) => self.ended.fetch_add(u64::from(before.live && !moved.after.live), Ordering::Relaxed),
+        };
         if self.is_shared {
             return;
         }

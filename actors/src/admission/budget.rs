@@ -1,0 +1,227 @@
+//! How many payments per second the processors can complete, as a pure state machine.
+//!
+//! Queues show an overload seconds after its cause, because a payment causes most of its work when its transfer is final. The
+//! processors show it at once: the time that a payment has cost, and the time that they have for the service, give a rate. It
+//! limits the first seconds of an overload, and is always above what is being completed. Delays of queues limit the rest
+//! ([`super::controller`]): a slow disk or endpoint has no effect on the processors.
+
+use std::time::Duration;
+
+use super::controller::SAMPLE;
+
+/// Samples of an interval in which costs are measured.
+pub(super) const INTERVAL_SAMPLES: u32 = 10;
+/// Share of the newest interval in the means.
+const RECENT_SHARE: f64 = 0.3;
+/// Payments per second from which on costs are known: with fewer, the service costs more than its payments.
+const KNOWN_RATE_MIN: f64 = 50.0;
+/// Largest difference between payments that begin and end, relative to those that begin: the cost of a payment contains
+/// all of its work only if as many end as begin.
+const STEADY_SHARE: f64 = 0.15;
+/// Share of a higher cost in the known one. A lower cost counts at once, so that the rate is rather too high than too low.
+const HIGHER_COST_SHARE: f64 = 0.05;
+/// Factor of the rate: larger batches cost less per payment.
+const HEADROOM: f64 = 1.1;
+/// Time in which payments above the rate are admitted, in seconds.
+const BURST_SECS: f64 = 0.5;
+
+/// Use of the processors and payments in an interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Interval {
+    pub(super) length: Duration,
+    /// Processor time of this process.
+    pub(super) used: Duration,
+    /// Time in which processors had nothing to do.
+    pub(super) idle: Duration,
+    /// Payments that were made.
+    pub(super) made: u64,
+    /// Payments that ended.
+    pub(super) ended: u64,
+}
+
+/// State of the budget. At first, there is none, and everything is admitted.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Budget {
+    /// Means per second: processor time, payments made, and payments ended.
+    used: f64,
+    made: f64,
+    ended: f64,
+    /// Processors that the service can use.
+    available: f64,
+    /// Processor time of a payment, in seconds.
+    cost: Option<f64>,
+    /// Payments that may be admitted now.
+    tokens: f64,
+    /// Samples for which the limit is shown: it has just refused a payment.
+    shown: u32,
+}
+
+impl Budget {
+    /// Returns true if another payment may be admitted.
+    pub(super) fn has_room(&mut self) -> bool {
+        let has_room = self.rate().is_none() || self.tokens >= 1.0;
+        if !has_room {
+            self.shown = INTERVAL_SAMPLES;
+        }
+        has_room
+    }
+
+    /// Counts an admitted payment.
+    pub(super) fn admitted(&mut self) {
+        self.tokens -= 1.0;
+    }
+
+    /// Adds the payments of a [`SAMPLE`].
+    pub(super) fn sampled(&mut self) {
+        self.shown = self.shown.saturating_sub(1);
+        if let Some(rate) = self.rate() {
+            let most = (rate * BURST_SECS).max(1.0);
+            self.tokens = (self.tokens + rate * SAMPLE.as_secs_f64()).clamp(0.0, most);
+        }
+    }
+
+    /// Takes what happened in the last interval.
+    #[allow(clippy::cast_precision_loss, reason = "payments of an interval")]
+    pub(super) fn measured(&mut self, interval: Interval, processors: usize) {
+        let seconds = interval.length.as_secs_f64().max(f64::EPSILON);
+        let used = interval.used.as_secs_f64() / seconds;
+        self.available = (used + interval.idle.as_secs_f64() / seconds).min(processors as f64);
+        for (mean, newest) in [
+            (&mut self.used, used),
+            (&mut self.made, interval.made as f64 / seconds),
+            (&mut self.ended, interval.ended as f64 / seconds),
+        ] {
+            *mean += (newest - *mean) * RECENT_SHARE;
+        }
+        let is_known = self.made.min(self.ended) >= KNOWN_RATE_MIN;
+        if is_known && (self.made - self.ended).abs() <= self.made * STEADY_SHARE {
+            let cost = self.used * 2.0 / (self.made + self.ended);
+            let known = self.cost.unwrap_or(f64::INFINITY);
+            self.cost = Some(if cost < known { cost } else { known + (cost - known) * HIGHER_COST_SHARE });
+        }
+    }
+
+    /// Payments per second that can be completed; `None` while the cost of a payment is not known.
+    pub(super) fn rate(&self) -> Option<f64> {
+        self.cost.filter(|cost| *cost > 0.0).map(|cost| self.available / cost * HEADROOM)
+    }
+
+    /// The rate, if it refused a payment in the last second.
+    pub(super) fn limit(&self) -> Option<f64> {
+        self.rate().filter(|_| self.shown > 0)
+    }
+}
+
+/// Processor times of this process and of the machine so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct ProcessorTimes {
+    pub(super) used: Duration,
+    pub(super) idle: Duration,
+}
+
+impl ProcessorTimes {
+    /// Reads the times. `None` if the system does not have them: then there is no budget.
+    #[cfg(target_os = "linux")]
+    pub(super) fn read() -> Option<Self> {
+        use procfs::CurrentSI as _;
+
+        let own = procfs::process::Process::myself().ok()?.stat().ok()?;
+        let all = procfs::KernelStats::current().ok()?.total;
+        let time = |ticks: u64| Duration::from_secs_f64(ticks as f64 / procfs::ticks_per_second() as f64);
+        Some(Self { used: time(own.utime + own.stime), idle: time(all.idle + all.iowait.unwrap_or_default()) })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn read() -> Option<Self> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROCESSORS: usize = 2;
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A second in which the service used this many processors, and this many payments began and ended.
+    fn second(budget: &mut Budget, used: f64, idle: f64, (made, ended): (u64, u64)) {
+        let time = Duration::from_secs_f64;
+        budget.measured(Interval { length: SECOND, used: time(used), idle: time(idle), made, ended }, PROCESSORS);
+    }
+
+    /// Returns how many of the payments offered in a second are admitted.
+    fn offered(budget: &mut Budget, payments: u32) -> u32 {
+        let mut admitted = 0;
+        for _ in 0..INTERVAL_SAMPLES {
+            budget.sampled();
+            for _ in 0..payments / INTERVAL_SAMPLES {
+                if budget.has_room() {
+                    budget.admitted();
+                    admitted += 1;
+                }
+            }
+        }
+        admitted
+    }
+
+    #[test]
+    fn everything_is_admitted_until_the_cost_of_a_payment_is_known() {
+        let mut budget = Budget::default();
+        assert_eq!(offered(&mut budget, 10_000), 10_000);
+        // Few payments, and payments that begin while none ends.
+        (0..20).for_each(|_| second(&mut budget, 0.2, 1.8, (20, 20)));
+        (0..20).for_each(|_| second(&mut budget, 1.0, 1.0, (1_000, 0)));
+        assert_eq!((budget.rate(), offered(&mut budget, 10_000)), (None, 10_000));
+    }
+
+    #[test]
+    fn an_overload_is_limited_to_what_the_processors_can_complete_before_it_shows() {
+        let mut budget = Budget::default();
+        // 2 ms each, and a quarter of the processors' time is left.
+        (0..20).for_each(|_| second(&mut budget, 1.0, 0.5, (500, 500)));
+        let rate = budget.rate().unwrap();
+        assert!((rate / (750.0 * HEADROOM) - 1.0).abs() < 0.05, "{rate}");
+        assert_eq!((budget.limit(), offered(&mut budget, 700)), (None, 700), "below the rate");
+        let admitted = f64::from(offered(&mut budget, 5_000));
+        assert!((rate..rate * (1.2 + BURST_SECS)).contains(&admitted), "{admitted} at {rate}");
+        assert_eq!(budget.limit(), Some(rate));
+        // Without refusals, the limit is not shown.
+        offered(&mut budget, 100);
+        offered(&mut budget, 100);
+        assert_eq!(budget.limit(), None);
+    }
+
+    #[test]
+    fn the_rate_is_always_above_what_is_being_completed() {
+        for (used, idle, payments) in [(0.1, 1.9, 60), (1.9, 0.1, 60), (2.0, 0.0, 2_000), (4.0, 4.0, 100)] {
+            let mut budget = Budget::default();
+            (0..40).for_each(|_| second(&mut budget, used, idle, (payments, payments)));
+            #[allow(clippy::cast_precision_loss, reason = "few")]
+            let completed = payments as f64 * (PROCESSORS as f64 / used).min(1.0);
+            assert!(budget.rate().unwrap() > completed, "{used} {payments}: {:?}", budget.rate());
+        }
+    }
+
+    #[test]
+    fn a_time_of_expensive_payments_changes_the_rate_slowly_and_one_of_cheap_payments_at_once() {
+        let mut budget = Budget::default();
+        (0..30).for_each(|_| second(&mut budget, 1.0, 1.0, (500, 500)));
+        let before = budget.rate().unwrap();
+        (0..5).for_each(|_| second(&mut budget, 2.0, 0.0, (500, 500)));
+        let expensive = budget.rate().unwrap();
+        assert!((before * 0.75..before).contains(&expensive), "{before} {expensive}");
+        (0..30).for_each(|_| second(&mut budget, 0.5, 1.5, (500, 500)));
+        assert!(budget.rate().unwrap() > before * 1.8, "{:?}", budget.rate());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn processor_times_of_this_process_grow() {
+        let before = ProcessorTimes::read().unwrap();
+        let since = std::time::Instant::now();
+        while ProcessorTimes::read().unwrap().used <= before.used {
+            assert!(since.elapsed() < Duration::from_secs(10));
+        }
+    }
+}
