@@ -3,7 +3,9 @@
 use serde_json::json;
 
 use super::between::{Changes, KeptWith, load_through};
-use super::{only_finding, report};
+use super::faults::LOSE_ONE_PAYMENT;
+use super::injected::plant_at_start;
+use super::{only_finding, report, run};
 use crate::call::assert_has;
 use crate::process::Running;
 
@@ -44,4 +46,19 @@ async fn a_lost_payment_ends_the_search(sandbox: &Running) {
     assert_has(&found, json!({ "passed": false, "rate": null, "ended": "defect" }));
     assert_has(only_finding(&found), json!({ "kind": "lost" }));
     assert_eq!(found["probes"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn all_runs_of_a_search_use_the_given_database() {
+    let temp = tempfile::tempdir().unwrap();
+    let file = temp.path().join("own.db");
+    let args = "--find-knee --rate 20/s --duration 1s --mix under=100 --block-time-ms 100 --settle-timeout 15 --json";
+    let args = format!("{args} {THRESHOLDS} --database-url {}", file.display());
+    // The first run has 20 payments, and the second one 40.
+    let defect = LOSE_ONE_PAYMENT.replace("{nth}", "30");
+    let (output, _database) = tokio::join!(run(&args), plant_at_start(&file, &defect));
+    let found = report(&output, 1);
+    assert_has(&found, json!({ "passed": false, "rate": 20.0, "ended": "defect" }));
+    assert_has(only_finding(&found), json!({ "kind": "lost" }));
+    assert_eq!(found["probes"].as_array().unwrap().len(), 2);
 }

@@ -18,6 +18,7 @@ mod process;
 mod answers;
 mod between;
 mod clean;
+mod customers;
 mod faults;
 mod injected;
 mod knee;

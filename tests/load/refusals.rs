@@ -17,7 +17,7 @@ async fn rejects_bad_arguments() {
         ("--mix exact=90", "add up to 90, not to 100"),
         (
             "--mix exact=90,early=10",
-            "`early` is unknown; known are exact, under, over, late, never, authorized, refunded, paid_out, withdrawn",
+            "`early` is unknown; known are exact, under, over, late, never, authorized, refunded, paid_out, withdrawn, customer",
         ),
         ("--mix exact=50,exact=50", "named twice"),
         ("--mix exact", "not written as name=percent"),

@@ -1,5 +1,5 @@
-//! A key for tests, the payers of the sandbox, and the load tester. It is derived from a name, so it must never hold
-//! real funds.
+//! A key for tests, the payers of the sandbox, and the load tester. Most are derived from a name, so they must never hold real
+//! funds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,10 +23,15 @@ impl DevWallet {
         // A hash that is not a valid key (one in 2^128) is hashed again.
         loop {
             if let Ok(signer) = PrivateKeySigner::from_bytes(&secret) {
-                return Self { signer, nonce: AtomicU64::new(0) };
+                return Self::of(signer);
             }
             secret = keccak256(secret);
         }
+    }
+
+    /// Returns the wallet of this key.
+    pub const fn of(signer: PrivateKeySigner) -> Self {
+        Self { signer, nonce: AtomicU64::new(0) }
     }
 
     /// Returns the address.

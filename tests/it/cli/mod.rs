@@ -11,6 +11,7 @@ mod demo;
 mod drain;
 mod env;
 mod failover;
+mod load_payers;
 mod nodes;
 mod operator;
 mod readiness;

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::complaint;
 
-const BLOCK_TIME: Duration = Duration::from_millis(100);
+pub(super) const BLOCK_TIME: Duration = Duration::from_millis(100);
 
 /// Chains with tokens and payers, and a configuration for them; the contract is not yet deployed.
 pub(super) struct Outside {
@@ -35,11 +35,19 @@ impl Outside {
 
     /// On this database.
     pub(super) async fn on(database: TestDatabase, chains: &[Chain]) -> Self {
+        let mut nodes = Vec::new();
+        for chain in chains {
+            nodes.push((*chain, Node::devchain(chain.default_id(), BLOCK_TIME).await));
+        }
+        Self::of(database, nodes).await
+    }
+
+    /// On these nodes.
+    pub(super) async fn of(database: TestDatabase, nodes: Vec<(Chain, Node)>) -> Self {
         let (accounts, temp) = (Arc::new(Accounts::known(2)), tempfile::tempdir().unwrap());
         let mut deployments = Vec::new();
-        for chain in chains {
-            let node = Node::devchain(chain.default_id(), BLOCK_TIME).await;
-            deployments.push(Deployment::tokens_only(*chain, node, &accounts).await);
+        for (chain, node) in nodes {
+            deployments.push(Deployment::tokens_only(chain, node, &accounts).await);
         }
         let folder = Folder::new(temp.path(), database.url(), &deployments, &accounts, [0, 0]);
         Self { accounts, chains: deployments, folder, database, _temp: temp }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use url::Url;
 
 use crate::faults::FaultPlan;
@@ -39,16 +39,18 @@ const SERVICE_CONNECTIONS_MAX: usize = 16_384;
   payferry load --rate 300/s --payments 18000 --report report.html
   payferry load --rate 200/s --payments 12000 --mix exact=100 --hold 100000 --json
   payferry load --stages 0-300/2m,300/10m,600/1m --threshold 'accepted:p99<100ms' --threshold 'refused<60%'
-  payferry load --rate 100/s --payments 5000 --mix exact=70,refunded=10,paid_out=10,withdrawn=10 --psps 3
+  payferry load --rate 100/s --payments 5000 --mix exact=70,refunded=10,withdrawn=10,customer=10 --psps 3
   payferry load --find-knee --duration 30s --threshold 'complete:p99<5s'
   payferry load --rate 200/s --duration 2m --compare old.json
   payferry load --rate 50/s --duration 40s --fault 'kill 3@5s-25s; reorg base 8@28s; rpc-errors 0.1@12s-20s' --report r.html
   payferry load --url http://127.0.0.1:8080 --key sk_test_... --rate 50/s --payments 1000 --poisson
+  payferry load --url http://127.0.0.1:8080 --key sk_test_... --payers payers.toml --rate 1/s --payments 20 --settle-timeout 600
 
 Behaviours of the mixture: exact pays the amount due, under and over one token less and more, late after the payment has
 expired, never not at all. authorized pays the amount due by signature, in USDC. refunded pays the amount due, and the PSP refunds
 all or half of it after the settlement. paid_out and withdrawn pay the amount due, and the PSP pays a part of it
-out to a customer, or withdraws it.
+out to a customer, or withdraws it. customer is like paid_out, to a customer of its own, who is registered when the payment is
+due, found by search and verified.
 
 The exit code is 1 if a payment is lost, wrong or undelivered, if more payments were not made than --not-made-max
 allows, if a --threshold is broken, or if the payments could not be compared; the report names each. It is 130 after
@@ -60,6 +62,10 @@ pub struct Args {
     /// Key of one of its PSPs.
     #[arg(long, value_name = "KEY", requires = "url", env = "PAYFERRY_LOAD_KEY", hide_env_values = true)]
     pub(crate) key: Option<String>,
+    /// Test networks of a `payferry serve` at --url, and accounts that pay on them: a TOML file with a table for each chain, such as
+    /// [base], that has rpc_url, contract, usdc, usdt and private_keys. Main networks are refused.
+    #[arg(long, value_name = "FILE", requires = "url", conflicts_with = "advance_clock")]
+    pub(crate) payers: Option<PathBuf>,
     /// Payments that arrive per second (or /min).
     #[arg(long, default_value = "100/s", value_name = "RATE")]
     pub(crate) rate: Rate,
@@ -108,7 +114,7 @@ pub struct Args {
     pub(crate) thresholds: Vec<Threshold>,
     /// Search for the highest rate at which the thresholds are kept, with a run for each rate (two if the first fails), from --rate on
     /// [thresholds by default: accepted:p99<100ms, complete:p99<5s, goodput>0.99].
-    #[arg(long, conflicts_with_all = ["stages", "payments", "in_turn", "open_max", "compare", "report", "csv", "prometheus", "database_url", "fault"])]
+    #[arg(long, conflicts_with_all = ["stages", "payments", "in_turn", "open_max", "compare", "report", "csv", "prometheus", "fault"])]
     pub(crate) find_knee: bool,
     /// Faults at times from the first arrival, with `;` between them; repeatable. The expectations and the plots follow
     /// them: kill@6s (SIGKILL of the new sandbox, which starts again on its data), kill 3@5s-25s, reorg base 8@9s,
@@ -215,8 +221,23 @@ impl Args {
             settle_timeout_secs: self.settle_timeout,
             target: String::new(),
         };
+        self.check_payers(&request)?;
         self.check_faults(&request)?;
         Ok(request)
+    }
+
+    /// Checks that a service that is no sandbox can have this load.
+    fn check_payers(&self, request: &LoadRequest) -> anyhow::Result<()> {
+        if self.payers.is_none() {
+            return Ok(());
+        }
+        let of_sandbox = [Behaviour::PaidOut, Behaviour::Withdrawn, Behaviour::Customer];
+        if let Some(behaviour) = of_sandbox.into_iter().find(|behaviour| request.mix.percent(*behaviour) > 0) {
+            bail!("--mix: `{behaviour}` needs a sandbox, which verifies customers and sets withdrawal wallets");
+        }
+        let is_possible = !request.faults.0.iter().any(|fault| fault.kind.needs_service());
+        ensure!(is_possible, "--fault: only receiver-fail and receiver-slow are possible with --payers");
+        Ok(())
     }
 
     fn check_faults(&self, request: &LoadRequest) -> anyhow::Result<()> {

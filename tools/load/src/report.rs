@@ -22,6 +22,7 @@ use super::thresholds::{Judged, Threshold};
 use payferry_testkit::audit::Holding;
 use payferry_testkit::audit::answers::AnswerFigures;
 use payferry_testkit::audit::behaviour::{Behaviour, Intent, Mix};
+use payferry_testkit::audit::customers::CustomerFigures;
 use payferry_testkit::audit::findings::{Finding, FindingKind};
 use payferry_testkit::audit::outbound::OutboundFigures;
 use payferry_testkit::audit::reception::Conduct;
@@ -153,6 +154,8 @@ pub struct LoadReport {
     pub answers: Vec<AnswerFigures>,
     /// Outbound transfers by kind.
     pub outbound: Vec<OutboundFigures>,
+    /// Customers of payments with the behaviour `customer`; null if there were none.
+    pub customers: Option<CustomerFigures>,
     pub thresholds: Vec<Judged>,
     /// Comparison with an older report, if one was given.
     pub comparison: Option<Comparison>,

@@ -8,6 +8,7 @@ mod judge;
 mod payments;
 mod samples;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,18 +25,19 @@ use super::own::OwnSandbox;
 use super::report::{Achieved, LoadReport, LoadRequest, Machine, percent};
 use figures::{Holding, achieved, machine, payer_rates};
 use judge::{Compared, Outcome};
-use payferry_testkit::audit::behaviour::{Behaviour, EXPIRES_SOON_SECS};
+use payferry_testkit::audit::behaviour::{Behaviour, EXPIRES_SOON_SECS, Intent};
+use payferry_testkit::audit::customers;
 use payferry_testkit::audit::outbound::{self, OutboundNeeds};
 use payferry_testkit::audit::session::{Session, receive};
 use payferry_testkit::audit::settings::settings;
 use payferry_testkit::audit::stages::Stage;
 use payferry_testkit::audit::state::RunState;
 use payferry_testkit::audit::tally::Second;
+use payferry_testkit::networks;
 use payferry_testkit::payers::Persistence;
 use payferry_testkit::progress::Progress;
 use payferry_testkit::psp::{Psp, WebhookEndpoint};
 use payferry_testkit::receiver::Receiver;
-use payferry_testkit::rpc::Rpc;
 use payferry_testkit::sandbox::SandboxInfo;
 use payferry_testkit::usage::Usage;
 use payments::{HOLD_WORKERS, RunContext, psp_of};
@@ -58,6 +60,8 @@ pub struct Plan {
     pub moves_clock: bool,
     /// Percentage of the payments that may fail to be made.
     pub not_made_percent_max: f64,
+    /// Test networks and payers, of a service that is no sandbox.
+    pub payers: Option<PathBuf>,
 }
 
 impl Plan {
@@ -73,6 +77,8 @@ pub struct Target {
     pub keys: Vec<String>,
     /// The process, if it was started for the run.
     pub own: Option<Arc<OwnSandbox>>,
+    /// True if only this run has used it.
+    pub is_alone: bool,
     /// Cancelled when its process has ended.
     pub ended: CancellationToken,
 }
@@ -103,17 +109,19 @@ pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &P
     let ran = async {
         bar.say("make and fund payers");
         let (mut sessions, count) = (Vec::new(), checked.len());
+        let assets: Vec<_> = checked[0].sandbox.assets().collect();
         for (index, (Checked { psp, sandbox, fee_bps }, Receiving { state, .. })) in
             checked.iter().zip(&receiving).enumerate()
         {
             let is_theirs = |number: u32| psp_of(number, count) == index;
             let intents = (0..).zip(plan.request.intents()).filter(|(number, _)| is_theirs(*number));
-            let needs = OutboundNeeds::of(intents.map(|(_, intent)| intent), *fee_bps);
+            let intents = intents.map(|(number, intent)| intent.among(&assets, number));
+            let needs = OutboundNeeds::of(intents, *fee_bps);
             let (psp, sandbox, state) = (psp.clone(), sandbox.clone(), Arc::clone(state));
             sessions.push(Session::start(psp, sandbox, state, plan.persistence(), &needs).await?);
         }
         let samples = sessions.iter().map(|of| Arc::new(Samples::new(&of.psp, &of.state, plan.request.rate))).collect();
-        let context = Arc::new(RunContext { sessions, in_flight: InFlight::new(plan.request.in_flight_max) });
+        let context = Arc::new(RunContext { sessions, in_flight: InFlight::new(plan.request.in_flight_max), assets });
         let next = due_next.into_iter().enumerate().map(|(psp, due)| Arc::clone(&context).go_on(psp, due));
         let _next: Vec<_> = next.map(|going| AbortOnDropHandle::new(tokio::spawn(going))).collect();
         Run { plan, target, stop, bar, context, samples }.play().await
@@ -122,7 +130,7 @@ pub async fn run(plan: &Plan, target: &Target, stop: &CancellationToken, bar: &P
     let mut notes = Vec::new();
     for (Checked { psp, .. }, Receiving { before, .. }) in checked.iter().zip(receiving) {
         if !target.ended.is_cancelled() {
-            notes.extend(endpoint::restore(psp, target, before).await);
+            notes.extend(endpoint::restore(psp, target, plan.payers.is_none(), before).await);
         }
     }
     match ran {
@@ -156,8 +164,19 @@ struct Receiving {
 
 async fn check(plan: &Plan, url: &str, key: &str) -> anyhow::Result<Checked> {
     let psp = Psp::with_connections(url, key, plan.request.in_flight_max.max(HOLD_WORKERS))?;
-    let sandbox = psp.sandbox().await?;
-    let settings = settings(&psp).await?;
+    let (sandbox, settings) = match &plan.payers {
+        None => (psp.sandbox().await?, settings(&psp).await?),
+        Some(file) => {
+            let settings = settings(&psp).await?;
+            (networks::place(file, settings.psp_id).await?, settings)
+        }
+    };
+    let assets: Vec<_> = sandbox.assets().collect();
+    let paid = (0..).zip(plan.request.intents()).filter_map(|(number, intent)| {
+        let Intent { chain, token, .. } = intent.among(&assets, number);
+        Some((chain, token, intent.paid_amount()?))
+    });
+    networks::check_balances(&sandbox, paid)?;
     let unsupported = settings.unsupported();
     ensure!(
         unsupported.is_empty(),
@@ -228,7 +247,7 @@ impl Run<'_> {
     fn watch_blocks(&self) -> Vec<AbortOnDropHandle<()>> {
         let watch = |(chain, place): (&payferry_testkit::wire::Chain, &payferry_testkit::sandbox::ChainInfo)| {
             let first = self.context.first();
-            let rpc = Rpc::of_sandbox(first.psp.side(), *chain);
+            let rpc = place.rpc(first.psp.side(), *chain);
             let above = first.baseline.chains.get(chain).map_or(place.head.number, |(number, _)| *number);
             let states = self.context.states().map(Arc::clone);
             let psps: Vec<_> = states.zip(self.samples.iter().map(Arc::clone)).collect();
@@ -333,7 +352,8 @@ impl Run<'_> {
 
     async fn all_complete(&self, expiring: bool, patience: Duration) {
         let since = Instant::now();
-        while self.context.in_flight.now() > 0 || self.context.open(expiring).is_some() {
+        let is_registering = || self.context.states().any(|state| state.is_registering());
+        while self.context.in_flight.now() > 0 || self.context.open(expiring).is_some() || is_registering() {
             let over = since.elapsed() > patience || self.stop.is_cancelled() || self.target.ended.is_cancelled();
             if over {
                 return;
@@ -376,6 +396,7 @@ impl Run<'_> {
             stages: state.stages.figures(),
             answers: state.answers.figures(),
             outbound: outbound::figures(records(), Instant::now()),
+            customers: customers::figures(records(), Instant::now()),
             thresholds: plan.request.thresholds.iter().map(|one| one.judge(&state.stages, &counted)).collect(),
             comparison: None,
             curves: [Stage::Accepted, Stage::Mined, Stage::Confirmed, Stage::Settled, Stage::Complete]

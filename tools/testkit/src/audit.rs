@@ -4,6 +4,7 @@
 pub mod answers;
 pub mod behaviour;
 pub mod clock;
+pub mod customers;
 pub mod disturbance;
 pub mod expect;
 pub mod findings;
@@ -29,7 +30,6 @@ use serde::{Deserialize, Serialize};
 use crate::ledger::LedgerReading;
 use crate::movements::{SettledAmounts, VaultAmounts, holdings, movements};
 use crate::psp::Psp;
-use crate::rpc::Rpc;
 use crate::sandbox::{ChainInfo, SandboxInfo};
 use behaviour::Behaviour;
 use outbound::SentTransfers;
@@ -150,7 +150,7 @@ pub struct Baseline {
 pub async fn baseline(psp: &Psp, sandbox: &SandboxInfo) -> anyhow::Result<Baseline> {
     let mut chains = BTreeMap::new();
     for (chain, place) in &sandbox.chains {
-        chains.insert(*chain, holdings(&Rpc::of_sandbox(psp.side(), *chain), place).await?);
+        chains.insert(*chain, holdings(&place.rpc(psp.side(), *chain), place).await?);
     }
     Ok(Baseline { chains, ledger: LedgerReading::now(psp).await? })
 }
@@ -209,12 +209,16 @@ pub async fn audit(session: &Session, is_alone: bool) -> anyhow::Result<Audit> {
     .await?;
     let outbound = outbound::read_listed(psp, state).await?;
     outbound::compare_listed(&mut state.read(), &outbound);
+    if state.read().records.iter().any(|record| record.customer.is_some()) {
+        let listed = psp.customers(&state.reference_prefix()).await?;
+        audit.unassigned.extend(customers::compare_listed(state, &listed));
+    }
     let traits = LedgerTraits { has_ledger: sandbox.keeps_ledger, is_alone };
     let ledger = compare_ledger(session, traits, &owed).await?;
     audit.unassigned.extend(ledger.unassigned);
     audit.notes.extend(ledger.notes);
     for (chain, place) in &sandbox.chains {
-        let rpc = Rpc::of_sandbox(psp.side(), *chain);
+        let rpc = place.rpc(psp.side(), *chain);
         let (head, now) = holdings(&rpc, place).await?;
         let Some((above, before)) = baseline.chains.get(chain) else { continue };
         let moved = movements(&rpc, place, (sandbox.psp_id, state.fee_bps()), *above, head).await?;

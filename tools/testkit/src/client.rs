@@ -4,6 +4,8 @@
 //! proxies or TLS. It sends a request once. It sends a request again only if the request never left (on a new
 //! connection), or if the caller asks for retries of a read ([`Client::read`]).
 
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -23,6 +25,8 @@ use url::Url;
 /// Largest response body, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// Number of addresses of other people.
+const OTHERS_MAX: u32 = 0x007d_0000;
 /// Attempts of a read while the service is unavailable, and the first pause between two of them. Each pause is twice as
 /// long as the one before: about six seconds in all.
 const READS_MAX: u32 = 7;
@@ -76,6 +80,8 @@ pub struct Client {
     address: String,
     host: HeaderValue,
     bearer: Option<HeaderValue>,
+    /// Local address of its connections.
+    from: Option<Ipv4Addr>,
     deadline: Duration,
     /// Idle connections, the most recently used last.
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
@@ -96,6 +102,7 @@ impl Client {
             host: HeaderValue::from_str(&address)?,
             address,
             bearer: None,
+            from: None,
             deadline,
             idle: Mutex::default(),
             permits: Semaphore::new(connections_max),
@@ -109,6 +116,23 @@ impl Client {
         header.set_sensitive(true);
         self.bearer = Some(header);
         Ok(self)
+    }
+
+    /// Makes a client of the same address as another person: without the token, and from address `number` of this machine
+    /// if the service is on it. Systems other than Linux have only one such address.
+    pub fn as_another(&self, number: u32) -> Self {
+        let [_, b, c, d] = (number % OTHERS_MAX + 1).to_be_bytes();
+        let is_local = ["127.0.0.1:", "localhost:"].iter().any(|host| self.address.starts_with(host));
+        Self {
+            address: self.address.clone(),
+            host: self.host.clone(),
+            bearer: None,
+            from: (is_local && cfg!(target_os = "linux")).then_some(Ipv4Addr::new(127, b + 1, c, d)),
+            deadline: self.deadline,
+            idle: Mutex::default(),
+            permits: Semaphore::new(1),
+            opened: AtomicU64::new(0),
+        }
     }
 
     /// Returns the number of connections opened so far.
@@ -217,8 +241,19 @@ impl Client {
         None
     }
 
+    async fn connect_from(&self, from: Ipv4Addr) -> std::io::Result<TcpStream> {
+        let to = lookup_host(&self.address).await?.find(SocketAddr::is_ipv4).ok_or(ErrorKind::AddrNotAvailable)?;
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((from, 0).into())?;
+        socket.connect(to).await
+    }
+
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, CallError> {
-        let stream = TcpStream::connect(&self.address).await.map_err(|_| CallError::Unconnected)?;
+        let stream = match self.from {
+            None => TcpStream::connect(&self.address).await,
+            Some(from) => self.connect_from(from).await,
+        };
+        let stream = stream.map_err(|_| CallError::Unconnected)?;
         let _ = stream.set_nodelay(true);
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|_| CallError::Unconnected)?;
         // The task ends with the sender, or when the server closes the connection.

@@ -9,6 +9,7 @@ pub mod client;
 pub mod ledger;
 pub mod metrics;
 pub mod movements;
+pub mod networks;
 pub mod payers;
 pub mod progress;
 pub mod psp;

@@ -243,7 +243,7 @@ mod tests {
     async fn collections_are_movements_of_their_payments() {
         let [payferry, treasury, psp_vault, other_vault, usdc] = [1, 2, 3, 4, 5].map(Address::repeat_byte);
         let (tokens, head) = ([(Token::Usdc, usdc)].into(), Head { number: 1 });
-        let chain = ChainInfo { chain_id: 8453, payferry, treasury, psp_vault, tokens, head };
+        let chain = ChainInfo { chain_id: 8453, payferry, treasury, psp_vault, tokens, head, network: None };
         let psp = PspId::generate();
         let wallet = |id| vault_address(payferry, payment_salt(id, psp.ulid(), FEE_BPS));
         let collected = |id: u128, vault, attempt, psp_units: u64| {

@@ -42,9 +42,17 @@ const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Gas limit of a token transfer.
 const TRANSFER_GAS: u64 = 120_000;
-/// Offered wei per gas: far above any base fee of a sandbox.
-const MAX_FEE_WEI: u128 = 100_000_000_000;
-const PRIORITY_FEE_WEI: u128 = 1_000_000;
+/// Offered fees: far above any base fee of a sandbox.
+const FEES: Fees = Fees { most: 100_000_000_000, priority: 1_000_000 };
+
+/// Fees of a transaction, in wei per gas.
+#[derive(Debug, Clone, Copy)]
+pub struct Fees {
+    /// Both together.
+    pub most: u128,
+    /// For the block's producer.
+    pub priority: u128,
+}
 
 /// A transfer that the node accepted.
 #[derive(Debug, Clone, Copy)]
@@ -113,7 +121,7 @@ struct Order {
 }
 
 impl Payers {
-    /// Makes accounts from `seed` and funds them on every chain.
+    /// Makes accounts from `seed` and funds them on every chain of a sandbox. On a test network, uses the given ones.
     pub async fn set_up(
         client: &Arc<Client>,
         sandbox: &SandboxInfo,
@@ -125,14 +133,21 @@ impl Payers {
             Persistence::ThroughOutages => TRIES_THROUGH_OUTAGES_MAX,
         };
         let chains = sandbox.chains.iter().map(async |(chain, info)| {
-            let rpc = Rpc::of_sandbox(client, *chain);
-            let wallet = |n: usize| DevWallet::from_seed(&format!("payferry load {seed} {n}"));
-            let payers: Arc<[DevWallet]> = (0..PAYERS_PER_CHAIN).map(wallet).collect();
-            let funded = funding::fund(&rpc, info, &payers).await;
-            funded.with_context(|| format!("the payers could not be funded on {chain}"))?;
+            let rpc = info.rpc(client, *chain);
+            let payers = match &info.network {
+                Some(network) => Arc::clone(&network.payers),
+                None => {
+                    let wallet = |n: usize| DevWallet::from_seed(&format!("payferry load {seed} {n}"));
+                    let payers: Arc<[DevWallet]> = (0..PAYERS_PER_CHAIN).map(wallet).collect();
+                    let funded = funding::fund(&rpc, info, &payers).await;
+                    funded.with_context(|| format!("the payers could not be funded on {chain}"))?;
+                    payers
+                }
+            };
             let (orders, waiting) = mpsc::channel(WAITING_MAX);
             let (chain_id, payers_of) = (info.chain_id, Arc::clone(&payers));
-            let sender = Sender { rpc, chain_id, payers: payers_of, next_payer: 0, tries_max };
+            let fees = info.network.as_ref().map_or(FEES, |network| network.fees);
+            let sender = Sender { rpc, chain_id, payers: payers_of, fees, next_payer: 0, tries_max };
             let sending = AbortOnDropHandle::new(tokio::spawn(sender.run(waiting)));
             anyhow::Ok((*chain, ChainPayers { tokens: info.tokens.clone(), payers, orders, _sending: sending }))
         });
@@ -166,6 +181,7 @@ struct Sender {
     rpc: Rpc,
     chain_id: u64,
     payers: Arc<[DevWallet]>,
+    fees: Fees,
     next_payer: usize,
     tries_max: u32,
 }
@@ -211,8 +227,8 @@ impl Sender {
             order.contract,
             call.into(),
             TRANSFER_GAS,
-            MAX_FEE_WEI,
-            PRIORITY_FEE_WEI,
+            self.fees.most,
+            self.fees.priority,
         );
         Signed { order, payer, from: wallet.address(), raw, tx_hash, why: String::new() }
     }
@@ -369,6 +385,7 @@ mod tests {
             rpc,
             chain_id: 8453,
             payers: [DevWallet::from_seed("payer")].into(),
+            fees: FEES,
             next_payer: 0,
             tries_max: TRIES_MAX,
         };

@@ -21,7 +21,7 @@ use crate::payers::Persistence;
 use crate::sandbox::SandboxInfo;
 use crate::wire::{Amount, Chain, MerchantId, PaymentId, Token};
 
-pub use outbound::OrderFailed;
+pub use outbound::{ListedCustomer, OrderFailed};
 
 /// Default number of connections for initiations. Each carries one request at a time; further requests wait for one.
 pub const CONNECTIONS_MAX: usize = 256;

@@ -1,17 +1,31 @@
-//! JSON-RPC client of one chain of a sandbox: single calls, and batches of one method.
+//! JSON-RPC client of one chain, of a sandbox or of a test network: single calls, and batches of one method.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::http::Method;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{Method, StatusCode};
 use hyper::body::Bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use url::Url;
 
-use crate::client::{CallError, Client, Response, request};
+use crate::client::{CallError, Client, request};
 use crate::wire::Chain;
+
+/// Attempts of a read while a node of a test network does not answer, and the pause between two of them.
+const READS_MAX: u32 = 7;
+const READ_PAUSE: Duration = Duration::from_secs(1);
+/// Statuses of a node that is overloaded or away.
+const MAY_PASS: [StatusCode; 4] = [
+    StatusCode::TOO_MANY_REQUESTS,
+    StatusCode::BAD_GATEWAY,
+    StatusCode::SERVICE_UNAVAILABLE,
+    StatusCode::GATEWAY_TIMEOUT,
+];
 
 /// Reason why a call has no result.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -35,9 +49,14 @@ pub type RpcResult = Result<Box<RawValue>, RpcFailure>;
 
 /// JSON-RPC endpoint of one chain.
 #[derive(Debug, Clone)]
-pub struct Rpc {
-    client: Arc<Client>,
-    path: String,
+pub struct Rpc(Endpoint);
+
+#[derive(Debug, Clone)]
+enum Endpoint {
+    /// A path of the sandbox.
+    Sandbox(Arc<Client>, String),
+    /// A node of a test network. Its URL may contain a key.
+    Network(reqwest::Client, Url),
 }
 
 #[derive(Deserialize)]
@@ -57,7 +76,13 @@ struct Refusal {
 impl Rpc {
     /// Makes a client of the endpoint of `chain` at the sandbox that `client` calls.
     pub fn of_sandbox(client: &Arc<Client>, chain: Chain) -> Self {
-        Self { client: Arc::clone(client), path: format!("/sandbox/rpc/{chain}") }
+        Self(Endpoint::Sandbox(Arc::clone(client), format!("/sandbox/rpc/{chain}")))
+    }
+
+    /// Makes a client of a node. `deadline` is the timeout of a request.
+    pub fn of_network(url: Url, deadline: Duration) -> anyhow::Result<Self> {
+        let client = reqwest::Client::builder().timeout(deadline).build()?;
+        Ok(Self(Endpoint::Network(client, url)))
     }
 
     /// Calls a method once. `params` is a JSON array.
@@ -69,7 +94,24 @@ impl Rpc {
     pub async fn read<T: DeserializeOwned>(&self, method: &str, params: &Value) -> Result<T, RpcFailure> {
         let (body, count) = body(method, [params.to_string()]);
         let body = Bytes::from(body);
-        let answer = self.client.read(|| request(Method::POST, &self.path, body.clone())).await?;
+        let answer = match &self.0 {
+            Endpoint::Sandbox(client, path) => {
+                let response = client.read(|| request(Method::POST, path, body.clone())).await?;
+                (response.status, response.body)
+            }
+            Endpoint::Network(client, url) => {
+                let mut tries = 1;
+                loop {
+                    let answer = post(client, url, body.clone()).await;
+                    let may_pass = answer.as_ref().map_or(true, |(status, _)| MAY_PASS.contains(status));
+                    if !may_pass || tries == READS_MAX {
+                        break answer?;
+                    }
+                    tries += 1;
+                    tokio::time::sleep(READ_PAUSE).await;
+                }
+            }
+        };
         single(results(&answer, count)?)
     }
 
@@ -81,8 +123,27 @@ impl Rpc {
         params: impl IntoIterator<Item = String>,
     ) -> Result<Vec<RpcResult>, RpcFailure> {
         let (body, count) = body(method, params);
-        results(&self.client.post(&self.path, body).await?, count)
+        let answer = match &self.0 {
+            Endpoint::Sandbox(client, path) => {
+                let response = client.post(path, body).await?;
+                (response.status, response.body)
+            }
+            Endpoint::Network(client, url) => post(client, url, body.into()).await?,
+        };
+        results(&answer, count)
     }
+}
+
+/// Sends a request to a node once.
+async fn post(client: &reqwest::Client, url: &Url, body: Bytes) -> Result<(StatusCode, Bytes), CallError> {
+    let failed = |error: reqwest::Error| match () {
+        () if error.is_connect() => CallError::Unconnected,
+        () if error.is_timeout() => CallError::TimedOut,
+        () => CallError::Broken,
+    };
+    let request = client.post(url.clone()).header(CONTENT_TYPE, "application/json").body(body);
+    let response = request.send().await.map_err(failed)?;
+    Ok((response.status(), response.bytes().await.map_err(failed)?))
 }
 
 fn body(method: &str, params: impl IntoIterator<Item = String>) -> (String, usize) {
@@ -96,11 +157,11 @@ fn body(method: &str, params: impl IntoIterator<Item = String>) -> (String, usiz
     (body, count)
 }
 
-fn results(answer: &Response, count: usize) -> Result<Vec<RpcResult>, RpcFailure> {
-    if !answer.status.is_success() {
-        return Err(RpcFailure::Status(answer.status.as_u16()));
+fn results((status, body): &(StatusCode, Bytes), count: usize) -> Result<Vec<RpcResult>, RpcFailure> {
+    if !status.is_success() {
+        return Err(RpcFailure::Status(status.as_u16()));
     }
-    let answers: Vec<RpcAnswer<'_>> = serde_json::from_slice(&answer.body).map_err(|_| RpcFailure::Malformed)?;
+    let answers: Vec<RpcAnswer<'_>> = serde_json::from_slice(body).map_err(|_| RpcFailure::Malformed)?;
     let mut results: Vec<_> = (0..count).map(|_| Err(RpcFailure::Malformed)).collect();
     for answer in answers {
         let place = results.get_mut(answer.id).ok_or(RpcFailure::Malformed)?;

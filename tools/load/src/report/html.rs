@@ -7,6 +7,7 @@ use super::{LoadReport, PayerRate, TIMED_OUT_NOTE, course};
 use crate::compare::Comparison;
 use crate::thresholds::Judged;
 use payferry_testkit::audit::answers::AnswerFigures;
+use payferry_testkit::audit::customers::CustomerFigures;
 use payferry_testkit::audit::outbound::OutboundFigures;
 use payferry_testkit::audit::stages::{LatencyFigures, StageFigures};
 
@@ -47,7 +48,7 @@ pub fn page(report: &LoadReport) -> String {
                     @if let Some(comparison) = &report.comparison { section { h2 { "Comparison" } (compared(comparison)) } }
                     @if !report.faults.is_empty() { section { h2 { "Injected faults" } (faults(report)) } }
                     section { h2 { "Course" } (course::plots(report)) }
-                    section { h2 { "Latency" } (latency(report)) (stages(&report.stages)) @if !report.answers.is_empty() { (answers(&report.answers)) } @if !report.outbound.is_empty() { (outbound(&report.outbound)) } }
+                    section { h2 { "Latency" } (latency(report)) (stages(&report.stages)) @if !report.answers.is_empty() { (answers(&report.answers)) } @if !report.outbound.is_empty() { (outbound(&report.outbound)) } @if let Some(of) = &report.customers { (customers(of)) } }
                     section { h2 { "Counts" } (counts(report)) }
                     @if !report.errors.is_empty() { section { h2 { "Errors by kind" } (errors(report)) } }
                     @if !report.holdings.is_empty() { section { h2 { "Money on-chain and in the ledger" } (holdings(report)) } }
@@ -155,12 +156,18 @@ fn answers(answers: &[AnswerFigures]) -> Markup {
 
 fn outbound(outbound: &[OutboundFigures]) -> Markup {
     let rows = outbound.iter().flat_map(|OutboundFigures { kind, stages, .. }| {
-        stages.iter().map(move |of| {
-            let timed_out = if of.timed_out > 0 { format!(" ({} timed out)", of.timed_out) } else { String::new() };
-            (format!("{kind} {}{timed_out}", of.stage), of.from_request)
-        })
+        stages.iter().map(move |of| (format!("{kind} {}{}", of.stage, timed_out(of.timed_out)), of.from_request))
     });
     latencies("outbound transfer", rows)
+}
+
+fn customers(customers: &CustomerFigures) -> Markup {
+    let rows = customers.stages.iter().map(|of| (format!("{}{}", of.stage, timed_out(of.timed_out)), of.from_intended));
+    latencies("customer", rows)
+}
+
+fn timed_out(count: u64) -> String {
+    if count > 0 { format!(" ({count} timed out)") } else { String::new() }
 }
 
 fn latencies(what: &str, rows: impl Iterator<Item = (String, LatencyFigures)>) -> Markup {

@@ -27,6 +27,14 @@ pub fn figures(report: &LoadReport) -> String {
     let outbound = outbound
         .flat_map(|(kind, of)| quantiles(&[("kind", kind.as_str()), ("stage", of.stage.as_str())], &of.from_request));
     metric(&mut text, "payferry_load_outbound_seconds", "time from the request of an outbound transfer", outbound);
+    let customers = report.customers.iter().flat_map(|of| &of.stages);
+    let customers = customers.flat_map(|of| quantiles(&[("stage", of.stage.as_str())], &of.from_intended));
+    metric(
+        &mut text,
+        "payferry_load_customer_seconds",
+        "time from the scheduled start to a stage of a customer",
+        customers,
+    );
     let thresholds = report.thresholds.iter();
     let thresholds =
         thresholds.map(|judged| (labels(&[("threshold", &judged.threshold.to_string())]), f64::from(judged.passed)));

@@ -8,6 +8,7 @@ use crate::faults::InjectedFault;
 use crate::thresholds::Judged;
 use payferry_testkit::audit::Holding;
 use payferry_testkit::audit::answers::AnswerFigures;
+use payferry_testkit::audit::customers::{CustomerFigures, CustomerStageFigures};
 use payferry_testkit::audit::findings::Finding;
 use payferry_testkit::audit::outbound::{OutboundFigures, OutboundStageFigures};
 use payferry_testkit::audit::stages::{LatencyFigures, StageFigures};
@@ -30,6 +31,7 @@ impl Display for Terminal<'_> {
         stages(f, &report.stages)?;
         answers(f, &report.answers)?;
         outbound(f, &report.outbound)?;
+        customers(f, report.customers.as_ref())?;
         thresholds(f, &report.thresholds)?;
         machine(f, report)?;
         comparison(f, report.comparison.as_ref())?;
@@ -119,19 +121,35 @@ fn outbound(f: &mut Formatter<'_>, outbound: &[OutboundFigures]) -> fmt::Result 
     writeln!(f, "{}", "-".repeat(74))?;
     for OutboundFigures { kind, requested, not_accepted, stages, .. } in outbound {
         for OutboundStageFigures { stage, from_request, timed_out } in stages {
-            let LatencyFigures { count, p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms, .. } = from_request;
-            let name = format!("{kind} {stage}");
-            write!(f, "{name:<20}{p50_ms:>9.1}{p90_ms:>9.1}{p99_ms:>9.1}{p99_9_ms:>9.1}{max_ms:>9.1}{count:>9}")?;
-            match timed_out {
-                0 => writeln!(f)?,
-                timed_out => writeln!(f, "  {timed_out} timed out")?,
-            }
+            latencies(f, &format!("{kind} {stage}"), from_request, *timed_out)?;
         }
         if *not_accepted > 0 {
             writeln!(f, "{not_accepted} of {requested} {kind}s not accepted")?;
         }
     }
     writeln!(f)
+}
+
+fn customers(f: &mut Formatter<'_>, customers: Option<&CustomerFigures>) -> fmt::Result {
+    let Some(CustomerFigures { due, failed, stages }) = customers else { return Ok(()) };
+    writeln!(f, "{:<20}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}", "customer", "p50", "p90", "p99", "p99.9", "max", "count")?;
+    writeln!(f, "{}", "-".repeat(74))?;
+    for CustomerStageFigures { stage, from_intended, timed_out } in stages {
+        latencies(f, stage.as_str(), from_intended, *timed_out)?;
+    }
+    if *failed > 0 {
+        writeln!(f, "{failed} of {due} customers not verified")?;
+    }
+    writeln!(f)
+}
+
+fn latencies(f: &mut Formatter<'_>, name: &str, figures: &LatencyFigures, timed_out: u64) -> fmt::Result {
+    let LatencyFigures { count, p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms, .. } = figures;
+    write!(f, "{name:<20}{p50_ms:>9.1}{p90_ms:>9.1}{p99_ms:>9.1}{p99_9_ms:>9.1}{max_ms:>9.1}{count:>9}")?;
+    match timed_out {
+        0 => writeln!(f),
+        timed_out => writeln!(f, "  {timed_out} timed out"),
+    }
 }
 
 fn thresholds(f: &mut Formatter<'_>, thresholds: &[Judged]) -> fmt::Result {

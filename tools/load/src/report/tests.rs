@@ -98,6 +98,7 @@ fn report() -> LoadReport {
         stages: Vec::new(),
         answers: Vec::new(),
         outbound: Vec::new(),
+        customers: None,
         thresholds: Vec::new(),
         comparison: None,
         curves: vec![("accepted", vec![(0.0, 1.0), (50.0, 3.0), (99.0, 30.0), (100.0, 300.0)])],

@@ -22,10 +22,16 @@ pub(super) async fn is_owed_any(psp: &Psp, state: &RunState) -> anyhow::Result<b
 /// Restores the webhook endpoint. Returns a note if it differs from before, except for a sandbox that ends with the
 /// run. An endpoint cannot be unset: a PSP without one gets an inbox of the sandbox, instead of a receiver that is
 /// gone.
-pub(super) async fn restore(psp: &Psp, target: &Target, before: WebhookEndpoint) -> Option<String> {
+pub(super) async fn restore(psp: &Psp, target: &Target, is_sandbox: bool, before: WebhookEndpoint) -> Option<String> {
     let had = before.webhook_url.is_some();
     if !had && target.own.is_some() {
         return None;
+    }
+    if !had && !is_sandbox {
+        return Some(
+            "The PSP had no webhook endpoint before, and one cannot be unset: it is still the load tester's receiver, which is gone."
+                .to_owned(),
+        );
     }
     let url = before.webhook_url.unwrap_or_else(|| format!("{}/sandbox/inbox/{INBOX}", target.url));
     match psp.set_endpoint(&url, &before.events).await {

@@ -52,7 +52,7 @@ impl Run<'_> {
         match compared {
             Ok((compared, findings)) => Outcome { compared: Some(compared), findings, interrupted: false },
             Err(why) => {
-                let is_alone = self.target.own.is_some();
+                let is_alone = self.target.is_alone;
                 let known = self.context.states().flat_map(|state| {
                     let inner = state.read();
                     known(&inner.records, unwanted(&inner, is_alone))
@@ -92,7 +92,7 @@ impl Run<'_> {
             }
             tokio::time::sleep(POLL).await;
         }
-        let is_alone = self.target.own.is_some();
+        let is_alone = self.target.is_alone;
         let audit = audit(session, is_alone).await?;
         let mut findings = {
             let inner = state.read();

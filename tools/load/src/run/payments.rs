@@ -12,6 +12,7 @@ use payferry_testkit::audit::behaviour::{Behaviour, Intent};
 use payferry_testkit::audit::session::Session;
 use payferry_testkit::audit::state::RunState;
 use payferry_testkit::progress::Progress;
+use payferry_testkit::wire::{Chain, Token};
 
 /// Concurrent initiations of held payments, which are not measured.
 pub(super) const HOLD_WORKERS: usize = 64;
@@ -22,6 +23,8 @@ pub(super) struct RunContext {
     /// The PSPs, at least one. They share the figures.
     pub(super) sessions: Vec<Session>,
     pub(super) in_flight: InFlight,
+    /// Tokens of the service, by chain.
+    pub(super) assets: Vec<(Chain, Token)>,
 }
 
 /// Odd factor that spreads consecutive numbers over all values.
@@ -49,12 +52,20 @@ impl RunContext {
         self.sessions.iter().map(|session| &session.state)
     }
 
+    fn intent(&self, number: u32, behaviour: Behaviour) -> Intent {
+        Intent::nth(number, behaviour).among(&self.assets, number)
+    }
+
     /// Starts payment `number` of the schedule, unless too many are in flight.
     pub(super) fn begin(self: &Arc<Self>, number: u32, behaviour: Behaviour, intended: Instant) {
-        let (intent, psp) = (Intent::nth(number, behaviour), psp_of(number, self.sessions.len()));
+        let (intent, psp) = (self.intent(number, behaviour), psp_of(number, self.sessions.len()));
         let state = &self.sessions[psp].state;
         let number = state.due(intent, intended);
         let Some(place) = self.in_flight.enter() else { return state.turned_away(number) };
+        if behaviour == Behaviour::Customer {
+            let this = Arc::clone(self);
+            tokio::spawn(async move { this.sessions[psp].register(number, intended).await });
+        }
         let this = Arc::clone(self);
         tokio::spawn(async move {
             let session = &this.sessions[psp];
@@ -94,7 +105,7 @@ impl RunContext {
             if stop.is_cancelled() {
                 return;
             }
-            let intent = Intent::nth(number, Behaviour::Held);
+            let intent = self.intent(number, Behaviour::Held);
             let session = &self.sessions[psp_of(number, self.sessions.len())];
             let number = session.state.due(intent, Instant::now());
             session.initiate(number, &intent).await;

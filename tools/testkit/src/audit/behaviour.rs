@@ -42,6 +42,9 @@ crate::names! {
         PaidOut = "paid_out",
         /// Pays the amount due. The PSP withdraws a part of it after the settlement.
         Withdrawn = "withdrawn",
+        /// As `PaidOut`, to a customer of its own: the PSP registers one when the payment is due, finds the customer by search
+        /// and has the customer verified.
+        Customer = "customer",
         /// Does not pay. The payment stays live during the load.
         Held = "held",
     }
@@ -49,7 +52,7 @@ crate::names! {
 
 impl Behaviour {
     /// Behaviours of a mixture.
-    pub const MIXED: [Self; 9] = [
+    pub const MIXED: [Self; 10] = [
         Self::Exact,
         Self::Under,
         Self::Over,
@@ -59,6 +62,7 @@ impl Behaviour {
         Self::Refunded,
         Self::PaidOut,
         Self::Withdrawn,
+        Self::Customer,
     ];
 
     /// Returns true if the payment is meant to expire during the run.
@@ -70,7 +74,7 @@ impl Behaviour {
     pub const fn outbound(self) -> Option<OutboundKind> {
         match self {
             Self::Refunded => Some(OutboundKind::Refund),
-            Self::PaidOut => Some(OutboundKind::Payout),
+            Self::PaidOut | Self::Customer => Some(OutboundKind::Payout),
             Self::Withdrawn => Some(OutboundKind::Withdrawal),
             _ => None,
         }
@@ -170,6 +174,17 @@ impl Intent {
         Self { behaviour, chain, token, amount }
     }
 
+    /// Returns this payment with a chain and a token among those that the service has (at least one).
+    pub fn among(self, assets: &[(Chain, Token)], number: u32) -> Self {
+        let is_in = |asset: &&(Chain, Token)| self.behaviour != Behaviour::Authorized || asset.1 == Token::Usdc;
+        if assets.contains(&(self.chain, self.token)) {
+            return self;
+        }
+        let suitable: Vec<_> = assets.iter().filter(is_in).collect();
+        let chosen = suitable.get(number as usize % suitable.len().max(1)).copied();
+        chosen.map_or(self, |(chain, token)| Self { chain: *chain, token: *token, ..self })
+    }
+
     /// Returns the terms of its initiation.
     pub const fn terms(&self) -> PaymentTerms {
         let Self { chain, token, amount, .. } = *self;
@@ -184,7 +199,8 @@ impl Intent {
             | Behaviour::Authorized
             | Behaviour::Refunded
             | Behaviour::PaidOut
-            | Behaviour::Withdrawn => Some(self.amount),
+            | Behaviour::Withdrawn
+            | Behaviour::Customer => Some(self.amount),
             Behaviour::Under => Some(self.amount.saturating_sub(DIFFERENCE)),
             Behaviour::Over => Some(self.amount.saturating_add(DIFFERENCE)),
             Behaviour::Never | Behaviour::Held => None,
@@ -202,7 +218,8 @@ impl Intent {
             | Behaviour::Authorized
             | Behaviour::Refunded
             | Behaviour::PaidOut
-            | Behaviour::Withdrawn => EXPIRES_SECS,
+            | Behaviour::Withdrawn
+            | Behaviour::Customer => EXPIRES_SECS,
         }
     }
 
@@ -227,7 +244,7 @@ mod tests {
     #[test]
     fn parses_and_formats_mixtures() {
         let mix: Mix = "exact=90,under=4,over=3,late=2,never=1".parse().unwrap();
-        assert_eq!(mix.percent, [90, 4, 3, 2, 1, 0, 0, 0, 0]);
+        assert_eq!(mix.percent, [90, 4, 3, 2, 1, 0, 0, 0, 0, 0]);
         assert_eq!(mix.to_string(), "exact=90,under=4,over=3,late=2,never=1");
         assert_eq!("never=40, exact=60".parse::<Mix>().unwrap().to_string(), "exact=60,never=40");
         assert_eq!("authorized=50,exact=50".parse::<Mix>().unwrap().to_string(), "exact=50,authorized=50");
@@ -237,7 +254,7 @@ mod tests {
             ("exact=50,exact=50", "twice"),
             (
                 "exact=90,early=10",
-                "`early` is unknown; known are exact, under, over, late, never, authorized, refunded, paid_out, withdrawn",
+                "`early` is unknown; known are exact, under, over, late, never, authorized, refunded, paid_out, withdrawn, customer",
             ),
             ("exact=90,held=10", "unknown"),
             ("exact=101", "whole percentage"),
@@ -253,7 +270,9 @@ mod tests {
     #[test]
     fn a_pattern_is_evenly_interleaved() {
         let mix: Mix =
-            "exact=50,under=20,over=10,late=9,never=1,authorized=4,refunded=3,paid_out=2,withdrawn=1".parse().unwrap();
+            "exact=49,under=20,over=10,late=9,never=1,authorized=4,refunded=3,paid_out=2,withdrawn=1,customer=1"
+                .parse()
+                .unwrap();
         let pattern = mix.pattern();
         for behaviour in Behaviour::MIXED {
             let count = pattern.iter().filter(|one| **one == behaviour).count();
@@ -282,6 +301,11 @@ mod tests {
             ("5.00".into(), "4.00".into())
         );
         assert_eq!(Intent::nth(3, Behaviour::Never).paid_amount(), None);
+        let only = [(Chain::Polygon, Token::Usdt), (Chain::Polygon, Token::Usdc)];
+        let there: Vec<_> = (0..4).map(|number| Intent::nth(number, Behaviour::Exact).among(&only, number)).collect();
+        assert!(there.iter().all(|intent| only.contains(&(intent.chain, intent.token))), "{there:?}");
+        let signed = Intent::nth(0, Behaviour::Authorized).among(&only, 0);
+        assert_eq!((signed.chain, signed.token), only[1]);
         let [by_transfer, signed] = [Behaviour::Exact, Behaviour::Authorized].map(|payer| Intent::nth(3, payer));
         assert_eq!((by_transfer.token, signed.token), (Token::Usdt, Token::Usdc));
         assert_eq!(signed.paid_amount(), by_transfer.paid_amount());

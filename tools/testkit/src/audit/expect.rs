@@ -64,7 +64,9 @@ const PAID_LATE: &[ExpectedEvent] = &[EXPIRED[0], EXPIRED[1], OVERPAID[0], OVERP
 /// Returns the events of a payment in the order of their `sequence`, from 1.
 pub const fn events(behaviour: Behaviour) -> &'static [ExpectedEvent] {
     match behaviour {
-        Behaviour::Exact | Behaviour::Authorized | Behaviour::PaidOut | Behaviour::Withdrawn => SETTLED,
+        Behaviour::Exact | Behaviour::Authorized | Behaviour::PaidOut | Behaviour::Withdrawn | Behaviour::Customer => {
+            SETTLED
+        }
         Behaviour::Refunded => REFUNDED,
         Behaviour::Under => UNDERPAID,
         Behaviour::Over => OVERPAID,
@@ -77,7 +79,7 @@ pub const fn events(behaviour: Behaviour) -> &'static [ExpectedEvent] {
 /// Returns the end of a payment after its payer has acted.
 pub const fn ends(behaviour: Behaviour) -> ExpectedEnd {
     let (status, failure_reason, labels): (_, _, &'static [Label]) = match behaviour {
-        Behaviour::Exact | Behaviour::Refunded | Behaviour::PaidOut | Behaviour::Withdrawn => {
+        Behaviour::Exact | Behaviour::Refunded | Behaviour::PaidOut | Behaviour::Withdrawn | Behaviour::Customer => {
             (Status::Settled, None, &[])
         }
         Behaviour::Authorized => (Status::Settled, None, &[Label::Authorized]),

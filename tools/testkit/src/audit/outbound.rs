@@ -13,7 +13,7 @@ use alloy::primitives::Address;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::behaviour::Intent;
+use super::behaviour::{Behaviour, Intent};
 use super::expect;
 use super::record::{InitiationFailure, Novelty, Record};
 use super::stages::{Latencies, LatencyFigures};
@@ -124,14 +124,17 @@ pub type Shortfalls = BTreeMap<(Chain, Token), Amount>;
 #[derive(Debug, Default)]
 pub struct OutboundNeeds {
     kinds: BTreeSet<OutboundKind>,
+    /// True if payouts go to customers of the run, not of a payment.
+    pub(super) has_payees: bool,
     pub(super) shortfalls: Shortfalls,
 }
 
 impl OutboundNeeds {
     /// Returns the needs of these payments. `fee_bps` is the treasury's share.
     pub fn of(intents: impl Iterator<Item = Intent>, fee_bps: u16) -> Self {
-        let (mut kinds, mut shortfalls) = (BTreeSet::new(), Shortfalls::new());
+        let (mut kinds, mut has_payees, mut shortfalls) = (BTreeSet::new(), false, Shortfalls::new());
         for intent in intents {
+            has_payees |= intent.behaviour == Behaviour::PaidOut;
             kinds.extend(intent.behaviour.outbound());
             let share = intent.amount.saturating_sub(expect::treasury_fee(intent.amount, fee_bps));
             let lacks = intent.outbound_amount().unwrap_or_default().saturating_sub(share);
@@ -140,7 +143,7 @@ impl OutboundNeeds {
                 *sum = sum.saturating_add(lacks);
             }
         }
-        Self { kinds, shortfalls }
+        Self { kinds, has_payees, shortfalls }
     }
 
     /// Returns true if there are outbound transfers of this kind.

@@ -8,9 +8,11 @@ use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
 use super::behaviour::{Behaviour, Intent};
+use super::customers::CustomerRecord;
 use super::expect;
 use super::outbound::Outbound;
 use super::stages::Stage;
+use crate::psp::OrderFailed;
 use crate::receiver::WebhookEvent;
 
 mod after_reorg;
@@ -62,6 +64,8 @@ pub struct Record {
     reorged: Option<ReorgedEvents>,
     /// Outbound transfer after the settlement, if it was requested.
     pub outbound: Option<Box<Outbound>>,
+    /// Customer who was registered when the payment was due, if any.
+    pub customer: Option<Box<CustomerRecord>>,
     /// Settlement that a webhook reported.
     pub reported: Option<ReportedSettlement>,
     /// Faults.
@@ -101,6 +105,13 @@ pub struct InitiationFailure {
     pub kind: String,
     /// True if the payment may exist, because the outcome of the request is unknown.
     pub may_be_there: bool,
+}
+
+impl InitiationFailure {
+    /// Makes the reason of a failed request; `what` was requested.
+    pub fn of_order(what: &str, failed: &OrderFailed) -> Self {
+        Self { kind: format!("{what}: {failed}"), may_be_there: failed.may_be_made() }
+    }
 }
 
 /// Settlement as a webhook reported it, or as it was read back.
@@ -148,6 +159,7 @@ impl Record {
             events: vec![None; expect::events(intent.behaviour).len()],
             reorged: None,
             outbound: None,
+            customer: None,
             reported: None,
             faults: Vec::new(),
             is_late: false,

@@ -11,8 +11,10 @@ use payferry_devchain::DevWallet;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::behaviour::Intent;
+use super::behaviour::{Behaviour, Intent};
+use super::customers;
 use super::outbound::{OutboundKind, OutboundNeeds, OutboundOrder, Shortfalls};
+use super::record::InitiationFailure;
 use super::state::RunState;
 use super::{Baseline, baseline};
 use crate::payers::{Payers, Persistence, Unsent};
@@ -76,8 +78,11 @@ async fn fund(psp: &Psp, state: &RunState, payers: &Payers, of: &Shortfalls) -> 
     Ok(())
 }
 
-/// Number of customers who get payouts.
-const CUSTOMERS: u32 = 3;
+/// Number of customers who get payouts, unless the payment has a customer of its own.
+const PAYEES: u32 = 3;
+/// Attempts to verify a customer while the service may be down, and the pause between two of them.
+const VERIFY_TRIES_MAX: u32 = 60;
+const VERIFY_PAUSE: Duration = Duration::from_secs(2);
 
 /// Returns the PSP's own wallet.
 fn withdrawal_wallet(run: &str) -> Address {
@@ -85,16 +90,21 @@ fn withdrawal_wallet(run: &str) -> Address {
 }
 
 /// Registers customers with a wallet, who accept the terms and are approved.
-async fn customers(psp: &Psp, run: &str) -> anyhow::Result<Vec<Customer>> {
-    let mut customers = Vec::new();
-    for number in 1..=CUSTOMERS {
-        let name = format!("load-{run}-{number}");
-        let wallet = DevWallet::from_seed(&format!("payferry {name}")).address();
-        let id = psp.customer(&format!("{name}@example.com")).await.context("no customer for payouts")?;
+async fn payees(psp: &Psp, run: &str) -> anyhow::Result<Vec<Payee>> {
+    let mut payees = Vec::new();
+    for number in 1..=PAYEES {
+        let name = format!("load-{run}-payee-{number}");
+        let wallet = wallet_of(&name);
+        let id = psp.customer(&format!("{name}@example.com"), &name).await.context("no customer for payouts")?;
         psp.clear_customer(&id, wallet).await.context("no customer for payouts")?;
-        customers.push(Customer { id, wallet });
+        payees.push(Payee { id: Ok(id), wallet });
     }
-    Ok(customers)
+    Ok(payees)
+}
+
+/// Returns the wallet of a customer.
+fn wallet_of(name: &str) -> Address {
+    DevWallet::from_seed(&format!("payferry {name}")).address()
 }
 
 /// A run, and the state at its beginning.
@@ -115,14 +125,14 @@ pub struct Session {
     /// State at the beginning of the run.
     pub baseline: Baseline,
     /// Customers who get payouts.
-    customers: Vec<Customer>,
+    payees: Vec<Payee>,
     persistence: Persistence,
 }
 
-/// A customer who can be paid.
-#[derive(Debug)]
-struct Customer {
-    id: String,
+/// A customer who gets payouts: the id, or the reason why there is none.
+#[derive(Debug, Clone)]
+struct Payee {
+    id: Result<String, InitiationFailure>,
     wallet: Address,
 }
 
@@ -139,7 +149,7 @@ impl Session {
         let merchant = psp.merchant(&format!("load-{run}"), run).await?;
         let payers = Payers::set_up(psp.side(), &sandbox, run, persistence).await?;
         fund(&psp, &state, &payers, &needs.shortfalls).await?;
-        let customers = if needs.has(OutboundKind::Payout) { customers(&psp, run).await? } else { Vec::new() };
+        let payees = if needs.has_payees { payees(&psp, run).await? } else { Vec::new() };
         if needs.has(OutboundKind::Withdrawal) {
             for chain in sandbox.chains.keys() {
                 psp.set_withdrawal_wallet(*chain, withdrawal_wallet(run)).await?;
@@ -147,7 +157,7 @@ impl Session {
         }
         let baseline = baseline(&psp, &sandbox).await?;
         let factory = sandbox.chains.values().next().context("the sandbox has no chains")?.payferry;
-        Ok(Self { psp, merchant, factory, state, payers, sandbox, baseline, customers, persistence })
+        Ok(Self { psp, merchant, factory, state, payers, sandbox, baseline, payees, persistence })
     }
 
     /// Initiates payment `number` of the state. Returns `None` if it was not made; its record then has the reason.
@@ -173,9 +183,54 @@ impl Session {
         self.state.paid(number, asked, sent);
     }
 
-    /// Returns the customer who gets the payout of a payment.
-    fn customer(&self, number: u32) -> Option<&Customer> {
-        self.customers.get(number as usize % self.customers.len().max(1))
+    /// Registers the customer of a payment, finds the customer by search, and has the customer verified.
+    pub async fn register(&self, number: u32, intended: Instant) {
+        self.state.customer_due(number, intended);
+        self.state.customer_ended(number, self.verified_customer(number).await);
+    }
+
+    async fn verified_customer(&self, number: u32) -> Result<(), InitiationFailure> {
+        let (name, email) = (self.state.reference(number), customers::email(&self.state, number));
+        let registered = self.psp.customer(&email, &name).await;
+        let id = registered.map_err(|failed| InitiationFailure::of_order("register", &failed))?;
+        self.state.customer_registered(number, &id);
+        let failure = |kind: String| InitiationFailure { kind, may_be_there: true };
+        let tries_max = if self.persistence == Persistence::ThroughOutages { VERIFY_TRIES_MAX } else { 1 };
+        for tries in 1.. {
+            let found = async {
+                let found = self.psp.customers(&email).await?;
+                self.psp.clear_customer(&id, wallet_of(&name)).await?;
+                anyhow::Ok(found)
+            };
+            match found.await {
+                Ok(found) => return customers::compare_found(&id, &email, &found).map_err(failure),
+                Err(error) if tries == tries_max => return Err(failure(format!("verify: {error:#}"))),
+                Err(_) => tokio::time::sleep(VERIFY_PAUSE).await,
+            }
+        }
+        unreachable!("the loop has no end")
+    }
+
+    /// Returns the customer who gets the payout of a payment. Waits until the payment's own customer is verified.
+    async fn payee(&self, number: u32, intent: &Intent) -> Option<Payee> {
+        if intent.behaviour != Behaviour::Customer {
+            return self.payees.get(number as usize % self.payees.len().max(1)).cloned();
+        }
+        let wallet = wallet_of(&self.state.reference(number));
+        loop {
+            {
+                let mut inner = self.state.read();
+                let customer = inner.record(number)?.customer.as_deref()?;
+                if !customer.is_open() {
+                    let id = match &customer.failed {
+                        Some(why) => Err(InitiationFailure { may_be_there: false, ..why.clone() }),
+                        None => Ok(customer.id.clone().unwrap_or_default()),
+                    };
+                    return Some(Payee { id, wallet });
+                }
+            }
+            tokio::time::sleep(PAYER_POLL).await;
+        }
     }
 
     /// Returns the account that paid. The node's response to the payer may arrive after the settlement.
@@ -195,13 +250,14 @@ impl Session {
     /// Requests the outbound transfer of a settled payment.
     pub async fn send_on(&self, number: u32, intent: &Intent) {
         let payer = self.payer(number).await;
+        let payee = self.payee(number, intent).await;
         let order = {
             let mut inner = self.state.read();
             let Some(record) = inner.record(number) else { return };
             let Some((kind, amount)) = intent.behaviour.outbound().zip(intent.outbound_amount()) else { return };
             let to = match kind {
                 OutboundKind::Refund => payer,
-                OutboundKind::Payout => self.customer(number).map(|customer| customer.wallet),
+                OutboundKind::Payout => payee.as_ref().map(|payee| payee.wallet),
                 OutboundKind::Withdrawal => Some(withdrawal_wallet(self.state.run())),
             };
             let Some((id, to)) = record.id().zip(to) else { return };
@@ -222,7 +278,10 @@ impl Session {
                 json!({"address": to, "amount": amount_text, "reference": reference}),
             ),
             OutboundKind::Payout => {
-                let customer_id = self.customer(number).map(|customer| customer.id.as_str());
+                let customer_id = match payee.map(|payee| payee.id) {
+                    Some(Err(failed)) => return self.state.outbound_answered(number, Err(failed)),
+                    id => id.and_then(Result::ok),
+                };
                 let body = json!({
                     "customer_id": customer_id, "amount": amount_text, "currency": currency, "chain": chain,
                     "reference": reference,
@@ -236,7 +295,8 @@ impl Session {
                 ("/withdrawals".to_owned(), body)
             }
         };
-        self.state.outbound_answered(number, self.psp.order(&path, &body, &reference).await);
+        let answer = self.psp.order(&path, &body, &reference).await;
+        self.state.outbound_answered(number, answer.map_err(|failed| InitiationFailure::of_order("send", &failed)));
     }
 
     /// Signs a payment and submits the authorization.

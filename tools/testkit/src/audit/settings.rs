@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::psp::{AMOUNTS_BELOW, Psp};
-use crate::wire::{Amount, Chain};
+use crate::wire::{Amount, Chain, PspId};
 use serde::Deserialize;
 
 use super::behaviour::DIFFERENCE;
@@ -15,6 +15,9 @@ use super::expect;
 /// Settings of a PSP.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Settings {
+    /// The PSP.
+    #[serde(rename = "id")]
+    pub psp_id: PspId,
     /// The treasury's share of each settlement, in basis points.
     pub fee_bps: u16,
     tolerance: String,
@@ -85,7 +88,7 @@ mod tests {
         let mut settings = json!({
             "tolerance": "0.00", "tolerance_bps": 0, "overpayment_tolerance": "0.01", "overpayment_tolerance_bps": 10,
             "overpayment": "hold", "refund_to_sender": false,
-            "require_customer": false, "dust_floor": "0.001", "event_families": "both",
+            "id": PspId::generate().to_string(), "require_customer": false, "dust_floor": "0.001", "event_families": "both",
             "finality": {"base": {"tiers": [], "is_default": true, "least": []}}, "fee_bps": 100,
         });
         for (name, value) in changed.as_object().unwrap() {

@@ -18,13 +18,14 @@ use tokio::time::Instant;
 use super::answers::{AnswerKind, Answers};
 use super::behaviour::{Behaviour, Intent};
 use super::clock::ServiceClock;
+use super::customers::CustomerRecord;
 use super::disturbance::Disturbances;
 use super::reception::Reception;
 use super::record::{InitiatedAt, InitiationFailure, Record};
 use super::stages::{Stage, Stages};
 use super::tally::Tally;
 use crate::payers::{Sent, Unsent};
-use crate::psp::{InitiateFailed, Initiated, OrderFailed};
+use crate::psp::{InitiateFailed, Initiated};
 
 /// Largest number of transactions of others (the settler's among them) that are kept, before old ones are removed.
 const MINED_EARLY_MAX: usize = 10_000;
@@ -119,6 +120,11 @@ impl RunState {
     /// Returns the reference of a payment, which identifies it before its id is known.
     pub fn reference(&self, number: u32) -> String {
         format!("load-{}-{number}", self.run)
+    }
+
+    /// Returns the beginning of all references of this run.
+    pub fn reference_prefix(&self) -> String {
+        format!("load-{}-", self.run)
     }
 
     /// Returns the number in a reference of this run.
@@ -271,15 +277,60 @@ impl RunState {
     }
 
     /// Records the answer to the request of an outbound transfer: its id, or the failure.
-    pub fn outbound_answered(&self, number: u32, answer: Result<String, OrderFailed>) {
+    pub fn outbound_answered(&self, number: u32, answer: Result<String, InitiationFailure>) {
         let at = Instant::now();
-        let answer = answer.map_err(|failed| {
-            self.tally.error(&failed.to_string());
-            InitiationFailure { kind: failed.to_string(), may_be_there: failed.may_be_made() }
-        });
+        if let Err(failed) = &answer {
+            self.tally.error(&failed.kind);
+        }
         if let Some(record) = self.inner.lock().record(number) {
             record.outbound_answered(answer, at);
         }
+    }
+
+    /// Records that the registration of a payment's customer begins.
+    pub fn customer_due(&self, number: u32, intended: Instant) {
+        self.change_customer(number, |customer| *customer = Some(Box::new(CustomerRecord::new(intended))));
+    }
+
+    /// Records the id of a registered customer.
+    pub fn customer_registered(&self, number: u32, id: &str) {
+        let at = Instant::now();
+        self.change_customer(number, |customer| {
+            if let Some(customer) = customer {
+                (customer.id, customer.registered) = (Some(id.to_owned()), Some(at));
+            }
+        });
+    }
+
+    /// Records that a customer is verified, or why not.
+    pub fn customer_ended(&self, number: u32, ended: Result<(), InitiationFailure>) {
+        let at = Instant::now();
+        if let Err(failed) = &ended {
+            self.tally.error(&failed.kind);
+        }
+        self.change_customer(number, |customer| {
+            if let Some(customer) = customer {
+                match ended {
+                    Ok(()) => customer.cleared = Some(at),
+                    Err(failed) => customer.failed = Some(failed),
+                }
+            }
+        });
+    }
+
+    fn change_customer(&self, number: u32, change: impl FnOnce(&mut Option<Box<CustomerRecord>>)) {
+        if let Some(record) = self.inner.lock().record(number) {
+            change(&mut record.customer);
+        }
+    }
+
+    /// Returns true while a customer is being registered or verified.
+    pub fn is_registering(&self) -> bool {
+        self.inner
+            .lock()
+            .records
+            .iter()
+            .any(|record| record.customer.as_ref().is_some_and(|customer| customer.is_open()))
     }
 
     fn unsent(&self, number: u32, unsent: &Unsent) {

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{MAX_FEE_WEI, PRIORITY_FEE_WEI};
+use super::FEES;
 use crate::rpc::{Rpc, RpcFailure};
 use crate::sandbox::{ChainInfo, deployer};
 use crate::wire::Amount;
@@ -67,8 +67,8 @@ fn sign_all(giver: &DevWallet, nonce: u64, chain: &ChainInfo, payers: &[DevWalle
                 chain_id: chain.chain_id,
                 nonce,
                 gas_limit,
-                max_fee_per_gas: MAX_FEE_WEI,
-                max_priority_fee_per_gas: PRIORITY_FEE_WEI,
+                max_fee_per_gas: FEES.most,
+                max_priority_fee_per_gas: FEES.priority,
                 to: TxKind::Call(to),
                 value,
                 input,
