@@ -111,7 +111,6 @@ impl Started {
         report_of: impl FnOnce(&mut T) -> &mut LoadReport,
         bar: &Progress,
     ) -> anyhow::Result<T> {
-        drop(self._watching);
         bar.say("stop the sandbox");
         let (log, stopped) = self.sandbox.stop().await;
         let mut ran = ran.with_context(|| {

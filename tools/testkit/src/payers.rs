@@ -134,15 +134,14 @@ impl Payers {
         };
         let chains = sandbox.chains.iter().map(async |(chain, info)| {
             let rpc = info.rpc(client, *chain);
-            let payers = match &info.network {
-                Some(network) => Arc::clone(&network.payers),
-                None => {
-                    let wallet = |n: usize| DevWallet::from_seed(&format!("payferry load {seed} {n}"));
-                    let payers: Arc<[DevWallet]> = (0..PAYERS_PER_CHAIN).map(wallet).collect();
-                    let funded = funding::fund(&rpc, info, &payers).await;
-                    funded.with_context(|| format!("the payers could not be funded on {chain}"))?;
-                    payers
-                }
+            let payers = if let Some(network) = &info.network {
+                Arc::clone(&network.payers)
+            } else {
+                let wallet = |n: usize| DevWallet::from_seed(&format!("payferry load {seed} {n}"));
+                let payers: Arc<[DevWallet]> = (0..PAYERS_PER_CHAIN).map(wallet).collect();
+                let funded = funding::fund(&rpc, info, &payers).await;
+                funded.with_context(|| format!("the payers could not be funded on {chain}"))?;
+                payers
             };
             let (orders, waiting) = mpsc::channel(WAITING_MAX);
             let (chain_id, payers_of) = (info.chain_id, Arc::clone(&payers));
