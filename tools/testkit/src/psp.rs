@@ -1,5 +1,6 @@
 //! Client of a PSP: the HTTP interface of the service, as far as the tools call it.
 
+mod customers;
 mod outbound;
 
 use std::sync::Arc;
@@ -21,7 +22,8 @@ use crate::payers::Persistence;
 use crate::sandbox::SandboxInfo;
 use crate::wire::{Amount, Chain, MerchantId, PaymentId, Token};
 
-pub use outbound::{ListedCustomer, OrderFailed};
+pub use customers::ListedCustomer;
+pub use outbound::OrderFailed;
 
 /// Default number of connections for initiations. Each carries one request at a time; further requests wait for one.
 pub const CONNECTIONS_MAX: usize = 256;
