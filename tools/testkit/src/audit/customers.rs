@@ -134,16 +134,13 @@ pub struct CustomerStageFigures {
 pub fn figures<'a>(records: impl Iterator<Item = &'a Record>, now: Instant) -> Option<CustomerFigures> {
     let customers: Vec<&CustomerRecord> = records.filter_map(|record| record.customer.as_deref()).collect();
     let stage = |stage: CustomerStage| {
-        let (mut latencies, mut timed_out) = (Latencies::default(), 0);
-        for customer in &customers {
-            let reached = match stage {
-                CustomerStage::Registered => customer.registered,
-                CustomerStage::Verified => customer.cleared,
-            };
-            timed_out += u64::from(reached.is_none());
-            latencies.record(reached.unwrap_or(now).saturating_duration_since(customer.intended));
-        }
-        CustomerStageFigures { stage, from_intended: latencies.figures(), timed_out }
+        let reached = |customer: &&CustomerRecord| match stage {
+            CustomerStage::Registered => customer.registered,
+            CustomerStage::Verified => customer.cleared,
+        };
+        let waits = customers.iter().map(|customer| (customer.intended, reached(customer)));
+        let (from_intended, timed_out) = Latencies::of_waits(waits, now);
+        CustomerStageFigures { stage, from_intended, timed_out }
     };
     let failed = customers.iter().filter(|customer| customer.failed.is_some()).count() as u64;
     (!customers.is_empty()).then(|| CustomerFigures {

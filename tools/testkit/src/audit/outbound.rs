@@ -7,7 +7,6 @@
 mod check;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use alloy::primitives::Address;
 use serde::Serialize;
@@ -339,19 +338,15 @@ pub fn figures<'a>(records: impl Iterator<Item = &'a Record>, now: Instant) -> V
 }
 
 fn stage_figures(stage: OutboundStage, all: &[&Outbound], now: Instant) -> OutboundStageFigures {
-    let (mut latencies, mut timed_out) = (Latencies::default(), 0);
-    for outbound in all.iter().filter(|outbound| outbound.accepted.is_some()) {
-        let reached = match stage {
-            OutboundStage::Accepted => outbound.accepted,
-            OutboundStage::Sent => outbound.sent,
-            OutboundStage::Complete => outbound.completed,
-        };
-        timed_out += u64::from(reached.is_none());
-        // A clock that is behind may put an event before its request.
-        let latency = reached.unwrap_or(now).checked_duration_since(outbound.asked).unwrap_or(Duration::ZERO);
-        latencies.record(latency);
-    }
-    OutboundStageFigures { stage, from_request: latencies.figures(), timed_out }
+    let reached = |outbound: &Outbound| match stage {
+        OutboundStage::Accepted => outbound.accepted,
+        OutboundStage::Sent => outbound.sent,
+        OutboundStage::Complete => outbound.completed,
+    };
+    let accepted = all.iter().filter(|outbound| outbound.accepted.is_some());
+    let (from_request, timed_out) =
+        Latencies::of_waits(accepted.map(|outbound| (outbound.asked, reached(outbound))), now);
+    OutboundStageFigures { stage, from_request, timed_out }
 }
 
 #[cfg(test)]

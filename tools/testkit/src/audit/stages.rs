@@ -8,6 +8,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use serde::Serialize;
+use tokio::time::Instant;
 
 /// Significant digits of a recorded value.
 const SIGNIFICANT_DIGITS: u8 = 3;
@@ -33,6 +34,18 @@ impl Latencies {
     pub fn record(&mut self, latency: Duration) {
         let us = u64::try_from(latency.as_micros()).unwrap_or(HIGHEST_US).max(1);
         self.histogram.saturating_record(us);
+    }
+
+    /// Returns the figures of waits, from their begin to their end. Those that have not ended count until `now`, as lower bounds.
+    /// Also returns the number of these.
+    pub fn of_waits(waits: impl Iterator<Item = (Instant, Option<Instant>)>, now: Instant) -> (LatencyFigures, u64) {
+        let (mut latencies, mut timed_out) = (Self::default(), 0);
+        for (begin, end) in waits {
+            timed_out += u64::from(end.is_none());
+            // A clock that is behind may put an end before its begin.
+            latencies.record(end.unwrap_or(now).saturating_duration_since(begin));
+        }
+        (latencies.figures(), timed_out)
     }
 
     /// Returns the latencies so far and resets them.

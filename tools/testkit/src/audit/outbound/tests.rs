@@ -1,6 +1,7 @@
 //! Tests of the comparison of outbound transfers with their requests.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use alloy::primitives::B256;
 use serde_json::{Value, json};
