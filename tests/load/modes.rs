@@ -52,7 +52,7 @@ async fn finds_defects_in_a_search() {
 #[tokio::test]
 #[ignore = "long"]
 async fn finds_defects_among_all_kinds_of_payers() {
-    let mix = "exact=20,under=25,over=15,authorized=10,refunded=10,paid_out=10,withdrawn=10";
+    let mix = "exact=20,under=25,over=5,authorized=10,refunded=10,paid_out=10,withdrawn=10,customer=10";
     find_each(&format!("--rate 40/s --payments 160 --mix {mix}")).await;
 }
 

@@ -221,7 +221,9 @@ mod tests {
             (0..40).for_each(|_| second(&mut budget, used, idle, (payments, payments)));
             #[allow(clippy::cast_precision_loss, reason = "few")]
             let completed = payments as f64 * (PROCESSORS as f64 / used).min(1.0);
-            assert!(budget.rate().unwrap() > completed, "{used} {payments}: {:?}", budget.rate());
+            // A debug build has another headroom.
+            let rate = budget.rate().unwrap() / HEADROOM * 1.05;
+            assert!(rate > completed, "{used} {payments}: {rate}");
         }
     }
 

@@ -1,5 +1,4 @@
-//! A key for tests, the payers of the sandbox, and the load tester. Most are derived from a name, so they must never hold real
-//! funds.
+//! A key for tests, and for payers of sandboxes and test networks. It must never hold real funds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
