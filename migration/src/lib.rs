@@ -16,6 +16,7 @@ mod m0001_schema;
 mod m0002_nodes;
 mod m0003_leases;
 mod m0004_customer_search;
+mod m0005_console;
 
 /// Key of the lock of a migration: "migrate" in ASCII. PostgreSQL keeps advisory locks of each database apart.
 const LOCK: i64 = 0x006d_6967_7261_7465;
@@ -30,6 +31,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0002_nodes::CHANGE),
             Box::new(m0003_leases::CHANGE),
             Box::new(m0004_customer_search::CHANGE),
+            Box::new(m0005_console::CHANGE),
         ]
     }
 }

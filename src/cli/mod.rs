@@ -13,6 +13,7 @@ mod operator;
 mod pause;
 mod psp;
 mod reconcile;
+mod replay;
 mod rotate_keys;
 #[cfg(feature = "sandbox")]
 mod sandbox;
@@ -94,6 +95,8 @@ enum Command {
     Statement(statement::Args),
     /// Compare on-chain balances with the ledger, and find missed transfers.
     Reconcile(reconcile::Args),
+    /// Run stored histories through the rules of this version, and name the payments that would come out differently.
+    Replay(replay::Args),
     /// Rotate the master key: add a key version, and re-encrypt stored values with it.
     RotateKeys(rotate_keys::Args),
 }
@@ -161,6 +164,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Audit(args) => audit::run(args, config).await,
             Command::Statement(args) => statement::run(args, config).await,
             Command::Reconcile(args) => reconcile::run(args, config).await,
+            Command::Replay(args) => replay::run(args, config).await,
             Command::RotateKeys(args) => rotate_keys::run(args, config).await,
         }
     }));

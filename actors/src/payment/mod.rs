@@ -19,7 +19,7 @@ use payferry_domain::payment::{
 use payferry_domain::{Address, Amount, Chain, CommandError, Finality, PaymentId, Timestamp};
 use payferry_entities::{Database, StoreError, audit_log, authorizations, idempotency_keys};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
-use payferry_journal::payments::{self, InitiatedPayment, LivePayment, Unapplied};
+use payferry_journal::payments::{self, CommandOutcome, InitiatedPayment, LivePayment, Unapplied};
 use payferry_journal::psps::Ceilings;
 use payferry_runtime::observe::{ActorKind, ActorMetrics};
 
@@ -222,10 +222,12 @@ impl Aggregate for Payment {
     ) -> Result<Decided<Self>, Failed<Rejection>> {
         let command = &*as_it_is_now(payments, self.id(), command).await?;
         let real_now = payments.clock.real_now();
+        let began = Instant::now();
         let Some(transition) = payment::transition(self, command, payments.clock.now())? else {
             let write = payments::applied_write(self, command, real_now);
             return Ok(Decided::Known(write, still_in_review(command, self)));
         };
+        let took = began.elapsed();
         let psp = payments.psps.get(self.terms.psp_id).await?;
         let Ceilings { send_max, refund_elsewhere_daily_max, .. } = psp.ceilings;
         if let Some(refund) = requested_refund(&transition) {
@@ -243,7 +245,8 @@ impl Aggregate for Payment {
         };
         let ceiling = refund_elsewhere_daily_max;
         let to = |event| psp.destinations_among(event, &transition.announcements);
-        let write = payments::transition_write(self, &transition, command, rows, real_now, ceiling, to)?;
+        let outcome = CommandOutcome { before: self, command, transition: &transition, took };
+        let write = payments::transition_write(outcome, rows, real_now, ceiling, to)?;
         // The notification that the transfer is final follows the commit at once.
         let is_final = transition.effects.iter().any(|effect| is_reached(payments, effect));
         Ok(Decided::Change(if is_final { write.urgent() } else { write }, transition))

@@ -77,7 +77,9 @@ fn end(payment: &Payment) -> Outcome<JournalWrite> {
     let now = START.plus_secs(5);
     let ended = payment::transition(payment, &Command::Cancel, now)?.ok_or("the command has no effect")?;
     let beside = store::RequestRows::default();
-    Ok(store::transition_write(payment, &ended, &Command::Cancel, beside, now, Amount::MAX, |_| vec![None])?)
+    let took = Duration::ZERO;
+    let outcome = store::CommandOutcome { before: payment, command: &Command::Cancel, transition: &ended, took };
+    Ok(store::transition_write(outcome, beside, now, Amount::MAX, |_| vec![None])?)
 }
 
 async fn measure(

@@ -16,6 +16,7 @@ pub mod outbound;
 pub mod payments;
 pub mod postings;
 pub mod psps;
+pub mod replay;
 pub mod violations;
 pub mod webhooks;
 mod writer;

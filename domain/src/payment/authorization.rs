@@ -67,7 +67,7 @@ pub enum AuthorizationEnd {
 }
 
 /// The terms of an authorization, to accept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthorizationOrder {
     /// Id of the operation that will collect it.
     pub operation: OperationId,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::authorization::{AUTHORIZATION_WINDOW_MIN_SECS, AUTHORIZATIONS_MAX, AuthorizationEnd, AuthorizationOrder};
+use super::event::Event;
 use super::money_out::{Funds, Requester};
 use super::status::Status;
 use super::transfer::{BlockRef, LISTED_MAX, ObservedTransfer, TransferKey, Verdict};
@@ -21,7 +22,13 @@ pub struct OutageId(pub u64);
 ///
 /// The facts (`ObserveTransfer` to `OrphanSettlement`, except those marked as requests) may arrive repeatedly, late,
 /// and in any order. An outdated or known fact changes nothing.
-#[derive(Debug, Clone, PartialEq)]
+///
+/// Stored with the transition that it caused, as `{"cancel": ...}` or `"cancel"`, to decide it again with later rules: a new
+/// field needs a default that stands for the old rule.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Command {
     /// The chain watcher's row about a transfer: seen or orphaned.
     ObserveTransfer(ObservedTransfer),
@@ -173,7 +180,7 @@ pub enum Command {
 }
 
 /// Finality that the block of a transfer has reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransferFinality {
     /// Key of the transfer.
     pub key: TransferKey,
@@ -184,7 +191,7 @@ pub struct TransferFinality {
 }
 
 /// Position of a collected authorization in the chain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectedBlock {
     /// The transaction.
     pub tx_hash: Hash32,
@@ -197,7 +204,8 @@ pub struct CollectedBlock {
 }
 
 /// A refund to accept.
-#[derive(Debug, Clone, PartialEq)]
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RefundOrder {
     /// Id for the new refund.
     pub id: RefundId,
@@ -214,10 +222,13 @@ pub struct RefundOrder {
     /// The sender of the funds, if the chain says that it is a plain account: a refund to it has no limit.
     pub plain: Option<Address>,
     /// True if the refund is above a limit, so that the operator must approve it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hold: bool,
-    /// Reference from the PSP.
+    /// Reference from the PSP. Not stored with the command: the event has it.
+    #[serde(skip)]
     pub reference: Option<String>,
-    /// JSON object from the PSP, returned in events.
+    /// JSON object from the PSP, returned in events. Not stored with the command: the event has it.
+    #[serde(skip)]
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
@@ -240,6 +251,27 @@ impl RefundOrder {
 }
 
 impl Command {
+    /// Returns the name, as in the database.
+    pub fn name(&self) -> &'static str {
+        self.into()
+    }
+
+    /// Completes a stored command with the parts that only the events that it caused have.
+    #[must_use]
+    pub fn completed_from(mut self, events: &[Event]) -> Self {
+        if let Self::RequestRefund(order) = &mut self {
+            let refund = events.iter().find_map(|event| match event {
+                Event::RefundRequested { refund, .. } if refund.id == order.id => Some(refund),
+                _ => None,
+            });
+            if let Some(refund) = refund {
+                order.reference.clone_from(&refund.reference);
+                order.metadata.clone_from(&refund.metadata);
+            }
+        }
+        self
+    }
+
     /// Returns the request for the same refund, to be approved by the operator. `None` for other commands.
     pub fn held(&self) -> Option<Self> {
         match self {

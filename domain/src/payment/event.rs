@@ -12,6 +12,7 @@ use super::transfer::{Transfer, TransferKey, Verdict};
 use crate::chain::{Address, Chain, Finality, Hash32};
 use crate::ids::{OperationId, RefundId};
 use crate::money::Amount;
+use crate::named::named;
 use crate::time::Timestamp;
 
 /// An event of a payment. Serialised as `{"type": "confirmed", ...}`.
@@ -401,4 +402,28 @@ pub enum Alarm {
         /// Missing amount.
         amount: Amount,
     },
+}
+
+named! {
+    /// Kind of an alarm that no label of the payment shows. It is stored until its cause ends or an operator acknowledges it.
+    AlarmKind, "received_money_orphaned, settlement_orphaned, overdrawn" {
+        /// Counted funds were orphaned after confirmation.
+        ReceivedMoneyOrphaned = "received_money_orphaned",
+        /// A final settlement was orphaned.
+        SettlementOrphaned = "settlement_orphaned",
+        /// More was refunded than is left of the amount received.
+        Overdrawn = "overdrawn",
+    }
+}
+
+impl Alarm {
+    /// Returns the kind, unless a label of the payment shows the cause.
+    pub const fn stored_kind(&self) -> Option<AlarmKind> {
+        match self {
+            Self::ReceivedMoneyOrphaned { .. } => Some(AlarmKind::ReceivedMoneyOrphaned),
+            Self::SettlementOrphaned { .. } => Some(AlarmKind::SettlementOrphaned),
+            Self::Overdrawn { .. } => Some(AlarmKind::Overdrawn),
+            Self::SettlementFailed { .. } | Self::FundsBlocked { .. } => None,
+        }
+    }
 }

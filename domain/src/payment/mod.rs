@@ -5,6 +5,7 @@
 //! - `react` returns the effects to run after the commit.
 //! - `resume` returns the effects that are still due after a restart.
 //! - `transition` runs all of them for one command.
+//! - `replay` runs them again for a stored transition.
 //!
 //! The events of a command are one commit and one version. Not here: rows, messages, clocks.
 
@@ -18,6 +19,7 @@ mod evolve;
 pub mod fixtures;
 mod money_out;
 mod react;
+mod replay;
 mod state;
 mod status;
 mod terms;
@@ -31,14 +33,15 @@ pub use authorization::{
 pub use command::{CollectedBlock, Command, OutageId, RefundOrder, Rejection, TransferFinality};
 pub(crate) use decide::is_judged;
 pub use decide::{REMINE_GRACE_SECS, RETRY_FIRST_SECS, RETRY_MAX_SECS, decide};
-pub use event::{Alarm, Effect, Event};
+pub use event::{Alarm, AlarmKind, Effect, Event};
 pub(crate) use evolve::derived_labels;
 use evolve::{commit, evolve};
 pub use money_out::{
     Funds, NewOperation, OperationAction, OperationBody, PayerTerms, Refund, RefundFailure, RefundLimit, RefundState,
     Requester, Settlement, SettlementState, Vault,
 };
-pub use react::{REVIEW_ALARM_SECS, only_waits, react, resume};
+pub use react::{REVIEW_ALARM_SECS, ended_alarms, only_waits, react, resume};
+pub use replay::{DecisionDifference, Replayed, StoredTransition, Unreplayable, replay};
 pub use state::{KytSummary, Outage, Payment};
 pub use status::{FailureReason, HistoryEntry, Label, Labels, PublicFailure, Reason, Status};
 pub use terms::{ChainCandidate, ChainChoice, OverpaymentPolicy, Purpose, Terms};
@@ -99,6 +102,13 @@ pub fn transition(
 }
 
 fn carry_out(before: Payment, events: Vec<Event>, now: Timestamp) -> Result<Transition, Violated> {
+    let transition = applied(before, events, now);
+    invariants::check(invariants::INVARIANTS, &transition.payment)?;
+    Ok(transition)
+}
+
+/// Applies events without a check of the invariants.
+fn applied(before: Payment, events: Vec<Event>, now: Timestamp) -> Transition {
     let mut payment = before;
     let mut announcements = Vec::new();
     let mut queue = Vec::new();
@@ -110,7 +120,6 @@ fn carry_out(before: Payment, events: Vec<Event>, now: Timestamp) -> Result<Tran
         queue.extend(react::operation(&payment, event));
     }
     let payment = commit(payment, now);
-    invariants::check(invariants::INVARIANTS, &payment)?;
     let mut effects: Vec<Effect> = Vec::new();
     for effect in events.iter().flat_map(|event| react(&payment, event)) {
         if !effects.contains(&effect) {
@@ -118,7 +127,7 @@ fn carry_out(before: Payment, events: Vec<Event>, now: Timestamp) -> Result<Tran
         }
     }
     effects.extend((!payment.is_live()).then_some(Effect::Passivate));
-    Ok(Transition { payment, events, announcements, effects, operations: queue, postings: posted })
+    Transition { payment, events, announcements, effects, operations: queue, postings: posted }
 }
 
 #[cfg(test)]

@@ -2,13 +2,13 @@
 //! itself.
 
 use super::authorization::{Authorization, AuthorizationKind, AuthorizationState};
-use super::event::{Alarm, Effect, Event};
+use super::event::{Alarm, AlarmKind, Effect, Event};
 use super::evolve::{collected_settlement, is_settled_by_collection};
 use super::money_out::{
     NewOperation, OperationAction, OperationBody, PayerTerms, Refund, RefundState, Settlement, SettlementState, Vault,
 };
 use super::state::Payment;
-use super::status::{Reason, Status};
+use super::status::{Label, Reason, Status};
 use super::terms::Purpose;
 use super::transfer::{Decision, Transfer, TransferStatus};
 use crate::chain::{Chain, Hash32};
@@ -119,6 +119,21 @@ fn recorded(after: &Payment, recorded: &Transfer) -> Vec<Effect> {
     effects.extend(transfer.and_then(review));
     effects.extend(deadline(after));
     effects
+}
+
+/// Returns the kinds of alarms of the payment that end with a commit.
+pub fn ended_alarms(before: &Payment, after: &Payment, events: &[Event]) -> Vec<AlarmKind> {
+    // All alarms follow a reorganisation.
+    if !before.labels.contains(Label::Reorged) {
+        return Vec::new();
+    }
+    let has = |is_it: fn(&Event) -> bool| events.iter().any(is_it);
+    let ended = |kind| match kind {
+        AlarmKind::ReceivedMoneyOrphaned => has(|event| matches!(event, Event::Confirmed { .. })),
+        AlarmKind::SettlementOrphaned => has(|event| matches!(event, Event::SettlementCompleted { .. })),
+        AlarmKind::Overdrawn => before.net_units() < 0 && after.net_units() >= 0,
+    };
+    AlarmKind::ALL.into_iter().filter(|kind| ended(*kind)).collect()
 }
 
 fn overdrawn(after: &Payment) -> Option<Effect> {

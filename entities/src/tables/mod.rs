@@ -13,6 +13,8 @@ macro_rules! without_relations {
 }
 use without_relations;
 
+pub mod acknowledgements;
+pub mod alarms;
 pub mod api_keys;
 pub mod approvals;
 pub mod audit_chain;
@@ -35,6 +37,7 @@ pub mod deposits;
 pub mod event_floors;
 pub mod events;
 pub mod idempotency_keys;
+pub mod incidents;
 pub mod leases;
 pub mod ledger_postings;
 pub mod merchants;

@@ -17,6 +17,11 @@ pub struct Model {
     /// JSON array of domain events.
     #[sea_orm(column_type = "Text")]
     pub events: String,
+    /// The command that caused it, as JSON. None for the initiation, and if an earlier version wrote the row.
+    #[sea_orm(column_type = "Text", nullable)]
+    pub command: Option<String>,
+    /// Time that the decision took, microseconds.
+    pub decided_us: Option<i64>,
 }
 
 crate::tables::without_relations!();

@@ -17,6 +17,7 @@ mod operator;
 mod readiness;
 mod reconcile;
 mod remote_signer;
+mod replay;
 mod sandbox;
 mod serve;
 mod statement;

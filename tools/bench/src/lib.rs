@@ -11,6 +11,7 @@ mod beside;
 mod bound;
 pub mod command;
 mod complete;
+mod copies;
 mod counts;
 mod customers;
 mod drive;
@@ -21,6 +22,7 @@ mod lifecycle;
 mod many_live;
 mod psp;
 mod reconcile;
+mod replay;
 mod rounds;
 mod table;
 mod webhooks;
@@ -58,6 +60,8 @@ pub enum Row {
     Webhooks,
     /// Duration of reconciling 100,000 settled payments, without the time of the chain's endpoint.
     Reconcile,
+    /// Transitions of 1,000,000 stored histories that are replayed per second of CPU time.
+    Replay,
     /// Customers made per second over HTTP, with SQLite.
     CustomersCreate,
     /// Searches by email per second in a list of 10,000 customers, with SQLite.
@@ -136,6 +140,7 @@ async fn measure(env: &Env, options: &Args, row: Row, of_many: &[Row]) -> anyhow
         Row::Memory | Row::Pages | Row::Cpu | Row::Rehydration => many_live::measure(env, of_many, time, quick).await,
         Row::Webhooks => webhooks::measure(env, quick).await,
         Row::Reconcile => reconcile::measure(env, quick).await,
+        Row::Replay => replay::measure(env, quick).await,
         Row::CustomersCreate => customers::create(env, time).await,
         Row::CustomersList => customers::list(env, time, quick).await,
     }

@@ -1,5 +1,7 @@
 //! Lifecycle and crashes of payments.
 
+use std::time::Duration;
+
 use alloy::primitives::U256;
 use alloy::sol_types::SolCall;
 use payferry_contracts::Token;
@@ -9,7 +11,7 @@ use payferry_domain::payment::{
 use payferry_domain::{Amount, CommandError};
 use payferry_entities::quarantines;
 use payferry_evm::wallet::alloy_address;
-use payferry_journal::payments::{RequestRows, transition_write};
+use payferry_journal::payments::{CommandOutcome, RequestRows, transition_write};
 use payferry_journal::psps::Destinations;
 use payferry_runtime::observe::ActorKind;
 
@@ -124,7 +126,9 @@ async fn a_client_is_not_refused_for_a_state_that_the_payment_has_left() {
         let transition = transition(&payment, &command, now).unwrap().unwrap();
         let rows = RequestRows::default();
         let to = |_| Destinations::default();
-        let write = transition_write(&payment, &transition, &command, rows, now, Amount::MAX, to).unwrap();
+        let outcome =
+            CommandOutcome { before: &payment, command: &command, transition: &transition, took: Duration::ZERO };
+        let write = transition_write(outcome, rows, now, Amount::MAX, to).unwrap();
         env.system().journal().submit(write).await.unwrap();
         payment = transition.payment;
     }

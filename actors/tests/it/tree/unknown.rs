@@ -3,13 +3,14 @@
 //! seemed to fail, and changes whose notification was lost.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use payferry_actors::{InitiateError, InitiatePayment};
 use payferry_domain::payment::{Command, Payment, RefundState, SettlementState, Status, transition};
 use payferry_domain::{Amount, CommandError, PaymentId};
 use payferry_entities::{OperationStatus, operations};
-use payferry_journal::payments::{RequestRows, transition_write};
+use payferry_journal::payments::{CommandOutcome, RequestRows, transition_write};
 use payferry_journal::psps::Destinations;
 use payferry_runtime::observe::ActorKind;
 use sea_orm::sea_query::{Expr, ExprTrait};
@@ -105,7 +106,8 @@ async fn commit_elsewhere(env: &Env, id: PaymentId, command: &Command) {
     let (payment, now) = (env.load(id).await, env.clock().now());
     let transition = transition(&payment, command, now).unwrap().unwrap();
     let (rows, to) = (RequestRows::default(), |_| Destinations::default());
-    let write = transition_write(&payment, &transition, command, rows, now, Amount::MAX, to).unwrap();
+    let outcome = CommandOutcome { before: &payment, command, transition: &transition, took: Duration::ZERO };
+    let write = transition_write(outcome, rows, now, Amount::MAX, to).unwrap();
     env.system().journal().submit(write).await.unwrap();
 }
 

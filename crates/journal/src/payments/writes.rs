@@ -1,14 +1,17 @@
 //! Journal writes of domain transitions.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use payferry_domain::payment::{
-    Announcement, AuthorizationState, Command, Event, EventName, NewOperation, OperationAction, OperationBody,
-    PayerTerms, Payment, Refund, RefundLimit, RefundState, SettlementState, TransferKey, Transition, Vault, payload,
+    Alarm, Announcement, AuthorizationState, Command, Effect, Event, EventName, NewOperation, OperationAction,
+    OperationBody, PayerTerms, Payment, Refund, RefundLimit, RefundState, SettlementState, TransferKey, Transition,
+    Vault, ended_alarms, payload,
 };
 use payferry_domain::{Amount, DeliveryId, EndpointId, EventId, OperationId, PspId, RefundId, Timestamp};
 use payferry_entities::{
-    OperationStatus, audit_log, authorizations, events, idempotency_keys, operations, payment_transitions, refunds,
+    OperationStatus, alarms, audit_log, authorizations, events, idempotency_keys, operations, payment_transitions,
+    refunds,
 };
 
 use super::{StoreError, json, row_of};
@@ -42,18 +45,30 @@ pub struct RequestRows {
     pub authorization: Option<authorizations::Model>,
 }
 
-/// Write of a transition that `command` caused on `before`. Every announcement goes into the feed; `to` returns
-/// the endpoints that it is sent to. `real_now` is the wall-clock time from which on deliveries are due; `elsewhere_daily_max`
-/// is the daily limit of refunds to other addresses than the payer's.
+/// A command that changed a payment.
+#[derive(Debug, Clone, Copy)]
+pub struct CommandOutcome<'a> {
+    /// Payment before it.
+    pub before: &'a Payment,
+    /// The command.
+    pub command: &'a Command,
+    /// What it led to.
+    pub transition: &'a Transition,
+    /// Time that the decision took.
+    pub took: Duration,
+}
+
+/// Write of a transition. Every announcement goes into the feed; `to` returns the endpoints that it is sent to. `real_now` is
+/// the wall-clock time from which on deliveries are due; `elsewhere_daily_max` is the daily limit of refunds to other addresses
+/// than the payer's.
 pub fn transition_write(
-    before: &Payment,
-    transition: &Transition,
-    command: &Command,
+    outcome: CommandOutcome<'_>,
     request_rows: RequestRows,
     real_now: Timestamp,
     elsewhere_daily_max: Amount,
     to: impl Fn(EventName) -> Destinations,
 ) -> Result<JournalWrite, StoreError> {
+    let CommandOutcome { before, command, transition, took } = outcome;
     let payment = &transition.payment;
     let (psp_id, public_id) = (payment.terms.psp_id, payment.terms.public_id());
     let event = |announcement: &Announcement| {
@@ -64,7 +79,11 @@ pub fn transition_write(
     let queue = transition.operations.iter().map(|operation| operation_change(payment, operation, real_now));
     Ok(JournalWrite::Transition(Box::new(writer::JournalTransition {
         payment: row_of(payment)?,
-        transition: transition_row(transition)?,
+        transition: payment_transitions::Model {
+            command: Some(json(command).map_err(|error| StoreError::unreadable("payment", &payment.id(), &error))?),
+            decided_us: Some(i64::try_from(took.as_micros()).unwrap_or(i64::MAX)),
+            ..transition_row(transition)?
+        },
         consequences: Consequences {
             announcements: transition.announcements.iter().map(event).collect::<Result<_, _>>()?,
             operations: queue.chain(transition.events.iter().filter_map(|event| ended(payment, event))).collect(),
@@ -75,6 +94,8 @@ pub fn transition_write(
             authorization: request_rows.authorization,
         },
         refunds: changed_refunds(before, payment),
+        alarms: transition.effects.iter().filter_map(|effect| alarm(payment, effect)).collect(),
+        ended_alarms: ended_alarms(before, payment, &transition.events),
         applied: applied(&transition.events, command),
         is_urgent: false,
         moved: Some(PaymentMove::between(before, payment)),
@@ -174,6 +195,35 @@ fn transition_row(transition: &Transition) -> Result<payment_transitions::Model,
         version: i64::from(payment.version),
         at: payment.updated_at.as_millis(),
         events: events.map_err(|error| StoreError::unreadable("payment", &payment.id(), &error))?,
+        command: None,
+        decided_us: None,
+    })
+}
+
+/// Row of an alarm that no label shows.
+fn alarm(payment: &Payment, effect: &Effect) -> Option<alarms::Model> {
+    let Effect::Alarm(alarm) = effect else { return None };
+    let kind = alarm.stored_kind()?;
+    let settlement = payment.settlement.as_deref();
+    let (amount, detail) = match alarm {
+        Alarm::ReceivedMoneyOrphaned { key } => {
+            (payment.transfer(*key).map(|transfer| transfer.amount), format!("transaction {}", key.tx_hash))
+        }
+        Alarm::SettlementOrphaned { operation } => {
+            (settlement.map(|settlement| settlement.amount), format!("operation {operation}"))
+        }
+        Alarm::Overdrawn { amount } => (Some(*amount), "refunds exceed the received amount".to_owned()),
+        Alarm::SettlementFailed { .. } | Alarm::FundsBlocked { .. } => return None,
+    };
+    Some(alarms::Model {
+        payment_id: payment.id().to_string(),
+        version: i64::from(payment.version),
+        kind: kind.as_str().to_owned(),
+        psp_id: payment.terms.psp_id.to_string(),
+        amount: amount.unwrap_or_default().units(),
+        detail,
+        raised_at: payment.updated_at.as_millis(),
+        ended_at: None,
     })
 }
 

@@ -291,12 +291,13 @@ mod tests {
         assert_eq!(insert.texts.iter().map(|(rows, _)| *rows).collect::<Vec<_>>(), LIST_ROWS);
         assert_eq!(
             insert.texts[0].1,
-            "INSERT INTO payment_transitions (\"payment_id\", \"version\", \"at\", \"events\") SELECT \"payment_id\", \
-             \"version\", \"at\", \"events\" FROM (SELECT column1 AS \"payment_id\", column2 AS \"version\", column3 AS \
-             \"at\", column4 AS \"events\" FROM (VALUES (?, ?, ?, ?), (?, ?, ?, ?), (?, ?, ?, ?), (?, ?, ?, ?)) WHERE \
-             column1 IS NOT NULL) AS x WHERE true  RETURNING \"version\""
+            "INSERT INTO payment_transitions (\"payment_id\", \"version\", \"at\", \"events\", \"command\", \"decided_us\") \
+             SELECT \"payment_id\", \"version\", \"at\", \"events\", \"command\", \"decided_us\" FROM (SELECT column1 AS \
+             \"payment_id\", column2 AS \"version\", column3 AS \"at\", column4 AS \"events\", column5 AS \"command\", column6 \
+             AS \"decided_us\" FROM (VALUES (?, ?, ?, ?, ?, ?), (?, ?, ?, ?, ?, ?), (?, ?, ?, ?, ?, ?), (?, ?, ?, ?, ?, ?)) \
+             WHERE column1 IS NOT NULL) AS x WHERE true  RETURNING \"version\""
         );
-        assert_eq!(insert.texts[7].1.matches('?').count(), 4 * 256);
+        assert_eq!(insert.texts[7].1.matches('?').count(), 6 * 256);
     }
 
     struct Sample(&'static str, Option<i64>, Option<bool>);

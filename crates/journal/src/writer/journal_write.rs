@@ -1,8 +1,9 @@
 //! The writes of the journal. A write contains all consequences of one fact. It commits or fails as a whole.
 
 use payferry_domain::Chain;
+use payferry_domain::payment::AlarmKind;
 use payferry_entities::{
-    ChainTxStatus, DeliveryStatus, OperationStatus, audit_log, authorizations, chain_cursors, chain_headers,
+    ChainTxStatus, DeliveryStatus, OperationStatus, alarms, audit_log, authorizations, chain_cursors, chain_headers,
     chain_outages, chain_tx_attempts, chain_txs, customers, delivery_attempts, deposits, events, idempotency_keys,
     ledger_postings, operations, payment_transitions, payments, refunds, sending_transitions, sendings, transfers,
 };
@@ -86,6 +87,10 @@ pub struct JournalTransition {
     pub consequences: Consequences,
     /// Rows of the refunds that are new or have another status.
     pub refunds: Vec<refunds::Model>,
+    /// Alarms that it raises.
+    pub alarms: Vec<alarms::Model>,
+    /// Kinds of alarms of the payment that end with it.
+    pub ended_alarms: Vec<AlarmKind>,
     /// Transfer rows that this transition applied.
     pub applied: Vec<AppliedTransfer>,
     /// True if a caller or the next fact of the payment waits for the commit.

@@ -108,6 +108,12 @@ rows! {
         updated_at: i64,
     }
 
+    EndedAlarm {
+        payment_id: &'a str,
+        kind: &'a str,
+        ended_at: i64,
+    }
+
     SuccessRow {
         id: &'a str,
         updated_at: i64,

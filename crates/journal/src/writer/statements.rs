@@ -1,7 +1,7 @@
 //! Every statement of the journal.
 
 use payferry_entities::{
-    Batch, DeliveryStatus, OperationStatus, audit_log, authorizations, balances, chain_cursors, chain_headers,
+    Batch, DeliveryStatus, OperationStatus, alarms, audit_log, authorizations, balances, chain_cursors, chain_headers,
     chain_outages, chain_tx_attempts, chain_txs, customers, delivery_attempts, deposits, events, idempotency_keys,
     ledger_postings, operations, payment_transitions, payments, refunds, sending_transitions, sendings, transfers,
 };
@@ -9,9 +9,9 @@ use sea_orm::{DbBackend, DbErr, EntityTrait, IdenStatic, Iterable, ModelTrait, V
 
 use super::bind::{LIST_ROWS, Row, RowStatement, insert_template, text, values_of};
 use super::rows::{
-    AppliedRow, BlockRow, ChainTxRow, CursorAdvance, CustomerEventRow, DayRow, DeliveryRow, HeightRow, LeaseRow,
-    MinedRow, NewDelivery, OperationOutcomeRow, OperationRow, OutagesToForget, PaymentAdvance, RefusedRow, ReserveRow,
-    SubmittedOperation, SuccessRow, VersionRow,
+    AppliedRow, BlockRow, ChainTxRow, CursorAdvance, CustomerEventRow, DayRow, DeliveryRow, EndedAlarm, HeightRow,
+    LeaseRow, MinedRow, NewDelivery, OperationOutcomeRow, OperationRow, OutagesToForget, PaymentAdvance, RefusedRow,
+    ReserveRow, SubmittedOperation, SuccessRow, VersionRow,
 };
 use super::{DELIVERY_RETRIES_MAX, GROUP_UNITS_MAX, Initiation};
 
@@ -39,6 +39,8 @@ pub(super) struct Statements {
     pub(super) payments_insert: RowStatement<payments::Model>,
     pub(super) payment_transitions_insert: RowStatement<payment_transitions::Model>,
     pub(super) refunds_upsert: RowStatement<refunds::Model>,
+    pub(super) alarms_insert: RowStatement<alarms::Model>,
+    pub(super) alarms_end: RowStatement<EndedAlarm<'static>>,
     pub(super) sendings_insert: RowStatement<sendings::Model>,
     pub(super) sending_transitions_insert: RowStatement<sending_transitions::Model>,
     pub(super) ledger_postings_insert: RowStatement<ledger_postings::Model>,
@@ -196,6 +198,12 @@ impl Statements {
             refunds_upsert: RowStatement::insert(
                 backend,
                 "ON CONFLICT (\"id\") DO UPDATE SET \"status\" = excluded.\"status\"",
+            ),
+            alarms_insert: RowStatement::insert(backend, ""),
+            alarms_end: RowStatement::new(
+                backend,
+                "UPDATE alarms SET \"ended_at\" = x.\"ended_at\" FROM {rows} WHERE alarms.\"payment_id\" = x.\"payment_id\"
+                     AND alarms.\"kind\" = x.\"kind\" AND alarms.\"ended_at\" IS NULL",
             ),
             sendings_insert: RowStatement::insert(backend, ""),
             sending_transitions_insert: RowStatement::insert(backend, ""),

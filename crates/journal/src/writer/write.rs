@@ -25,7 +25,7 @@ use super::bind::{Row, RowStatement, values_of};
 use super::preconditions::Preconditions;
 use super::psp_line::take_lines;
 use super::rows::{
-    AppliedRow, BlockRow, DeliveryRow, HeightRow, MinedRow, NewDelivery, OperationOutcomeRow, OperationRow,
+    AppliedRow, BlockRow, DeliveryRow, EndedAlarm, HeightRow, MinedRow, NewDelivery, OperationOutcomeRow, OperationRow,
     OutagesToForget, RefusedRow, SuccessRow,
 };
 use super::statements::Statements;
@@ -174,6 +174,7 @@ impl Writer<'_> {
         let mut payments = Vec::new();
         let mut transitions = Vec::new();
         let mut refunds = Vec::new();
+        let (mut alarms, mut ended) = (Vec::new(), Vec::new());
         for write in writes {
             match write {
                 JournalWrite::Initiation(initiation) => {
@@ -183,6 +184,12 @@ impl Writer<'_> {
                 JournalWrite::Transition(transition) => {
                     transitions.push(&transition.transition);
                     refunds.extend(&transition.refunds);
+                    alarms.extend(&transition.alarms);
+                    ended.extend(transition.ended_alarms.iter().map(|kind| EndedAlarm {
+                        payment_id: &transition.payment.id,
+                        kind: kind.as_str(),
+                        ended_at: transition.payment.updated_at,
+                    }));
                 }
                 _ => {}
             }
@@ -191,6 +198,9 @@ impl Writer<'_> {
         self.run(&self.statements.payment_transitions_insert, &transitions).await?;
         let signed: Vec<_> = writes.iter().filter_map(|write| write.consequences()?.authorization.as_ref()).collect();
         self.run(&self.statements.authorizations_insert, &signed).await?;
+        // A commit may raise an alarm again that it ends.
+        self.run(&self.statements.alarms_end, &ended).await?;
+        self.run(&self.statements.alarms_insert, &alarms).await?;
         self.run(&self.statements.refunds_upsert, &refunds).await.map(|_| ())
     }
 

@@ -10,6 +10,7 @@ mod oracle;
 mod properties;
 mod refund_limits;
 mod reorganised;
+mod replay;
 mod restart;
 mod table;
 mod violated;

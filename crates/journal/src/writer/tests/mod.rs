@@ -247,6 +247,8 @@ fn transition_row(payment: &payments::Model) -> payment_transitions::Model {
         version: payment.version,
         at: payment.updated_at,
         events: "[]".to_owned(),
+        command: Some("\"cancel\"".to_owned()),
+        decided_us: Some(7),
     }
 }
 
@@ -286,6 +288,8 @@ fn transition(before: &payments::Model, announced: i64) -> JournalTransition {
         payment,
         consequences: Consequences { announcements, ..Consequences::default() },
         refunds: Vec::new(),
+        alarms: Vec::new(),
+        ended_alarms: Vec::new(),
         applied: Vec::new(),
         is_urgent: false,
         moved: None,
