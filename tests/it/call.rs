@@ -307,7 +307,12 @@ pub fn redact(value: &Value) -> Value {
         Value::Array(items) => items.iter().map(redact).collect(),
         Value::Object(fields) => {
             let redacted = |(key, value): (&String, &Value)| {
-                let value = if VARYING.contains(&key.as_str()) { json!("[number]") } else { redact(value) };
+                let value = match key.as_str() {
+                    key if VARYING.contains(&key) => json!("[number]"),
+                    // The position of an entry, with its time.
+                    "item" => json!("[item]"),
+                    _ => redact(value),
+                };
                 (key.clone(), value)
             };
             let sorted: BTreeMap<_, _> = fields.iter().map(redacted).collect();

@@ -17,8 +17,8 @@ use alloy::transports::IntoBoxTransport;
 use payferry_domain::{Address, Chain, Hash32};
 use serde_json::json;
 
-pub use super::endpoint::BATCH_CALLS_MAX;
 use super::endpoint::{Answers, Call, Endpoint};
+pub use super::endpoint::{BATCH_CALLS_MAX, EndpointTrouble};
 use super::failover::{no_endpoint, parse};
 use super::http;
 use super::wire::FeeHistory;
@@ -117,6 +117,12 @@ impl ChainClient {
     /// Number of endpoints.
     pub fn endpoints_len(&self) -> usize {
         self.endpoints.len()
+    }
+
+    /// Problems of the endpoints, by their index.
+    pub fn troubles(&self) -> Vec<EndpointTrouble> {
+        let newest = self.endpoints.iter().filter_map(|endpoint| endpoint.head()).max();
+        self.endpoints.iter().enumerate().filter_map(|(index, endpoint)| endpoint.trouble(index, newest)).collect()
     }
 
     /// Returns the EIP-155 chain id.
@@ -235,6 +241,7 @@ impl ChainClient {
         for index in self.order() {
             match self.heads_of(index, calls.clone(), has_safe, has_finalized, cursor.is_some()).await {
                 Ok(heads) => {
+                    self.endpoints[index].reported(heads.latest.number);
                     let enough = heads.latest.number >= floor;
                     if !enough {
                         behind.push((index, heads.latest.number));

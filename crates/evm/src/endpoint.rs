@@ -2,7 +2,7 @@
 //!
 //! Deliberately absent: the choice of the endpoint (`failover`), and its address in any log, error or metric.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use alloy::primitives::U64;
 use alloy::rpc::client::RpcClient;
@@ -88,8 +88,32 @@ struct Health {
     struck: Option<Instant>,
     probing: bool,
     no_batches_until: Option<Instant>,
-    /// Last logged problem.
-    said: Option<Degradation>,
+    /// Current problem, as logged.
+    trouble: Option<Trouble>,
+    /// Newest block that it reported.
+    head: Option<u64>,
+}
+
+#[derive(Debug, Clone)]
+struct Trouble {
+    kind: Degradation,
+    since: SystemTime,
+    why: String,
+}
+
+/// Problem of an endpoint that is skipped while others are available.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointTrouble {
+    /// Index in the configuration.
+    pub index: usize,
+    /// Kind of the problem.
+    pub kind: Degradation,
+    /// Start of the problem.
+    pub since: SystemTime,
+    /// Description. Contains no address.
+    pub why: String,
+    /// Blocks by which it is behind the newest block that an endpoint of the chain reported, if it has reported any.
+    pub lag_blocks: Option<u64>,
 }
 
 impl Endpoint {
@@ -125,6 +149,24 @@ impl Endpoint {
     pub(super) async fn probe(&self, scope: &Scope) {
         let _ = self.exchange(scope, vec![("eth_blockNumber", json!([]))]).await;
         self.health.lock().probing = false;
+    }
+
+    /// Records the newest block that the endpoint reports.
+    pub(super) fn reported(&self, head: u64) {
+        self.health.lock().head = Some(head);
+    }
+
+    /// Newest block that the endpoint reported.
+    pub(super) fn head(&self) -> Option<u64> {
+        self.health.lock().head
+    }
+
+    /// Current problem. `newest` is the newest block of the chain.
+    pub(super) fn trouble(&self, index: usize, newest: Option<u64>) -> Option<EndpointTrouble> {
+        let health = self.health.lock();
+        let Trouble { kind, since, why } = health.trouble.clone()?;
+        let lag_blocks = newest.zip(health.head).map(|(newest, head)| newest.saturating_sub(head));
+        Some(EndpointTrouble { index, kind, since, why, lag_blocks })
     }
 
     /// Records that the endpoint is behind the others, which are preferred for a while.
@@ -318,7 +360,7 @@ impl Endpoint {
                 (health.limits, health.limited_until, health.wrong) = (0, None, None);
                 if took > SLOW_AFTER {
                     health.strike(scope, Degradation::Slow, "its responses are slow");
-                } else if health.said != Some(Degradation::Lagging)
+                } else if health.trouble.as_ref().is_none_or(|trouble| trouble.kind != Degradation::Lagging)
                     || health.aside_until.is_none_or(|until| until <= now)
                 {
                     health.recover(scope);
@@ -351,7 +393,7 @@ impl Health {
     fn recover(&mut self, scope: &Scope) {
         self.aside_until = None;
         scope.labels().usable(true);
-        if self.said.take().is_some() {
+        if self.trouble.take().is_some() {
             tracing::info!(chain = %scope.labels(), endpoint = scope.index,
                 "endpoint {} of {} is healthy again", scope.index, scope.labels());
         }
@@ -359,7 +401,11 @@ impl Health {
 
     /// Logs a problem once per change.
     fn say(&mut self, scope: &Scope, kind: Degradation, why: &str) {
-        if self.said.replace(kind) != Some(kind) {
+        let known = self.trouble.take();
+        let is_new = known.as_ref().is_none_or(|known| known.kind != kind);
+        let since = known.map_or_else(SystemTime::now, |known| known.since);
+        self.trouble = Some(Trouble { kind, since, why: why.to_owned() });
+        if is_new {
             tracing::warn!(chain = %scope.labels(), endpoint = scope.index, kind = kind.as_str(),
                 "endpoint {} of {} is skipped: {why}", scope.index, scope.labels());
         }

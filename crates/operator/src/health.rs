@@ -113,5 +113,7 @@ pub async fn readiness(system: &System, draining: &Draining) -> Readiness {
     responses((status = 200, description = "Metrics.", body = String, content_type = "text/plain")),
 )]
 pub(super) async fn metrics(operator: Operator) -> impl IntoResponse {
+    // Read on demand, so that an idle service reads nothing.
+    operator.entries().await;
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], (operator.config.metrics)())
 }

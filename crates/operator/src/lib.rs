@@ -29,6 +29,7 @@ mod payment;
 pub mod psps;
 mod query;
 mod routes;
+mod runbooks;
 mod webhooks;
 
 use std::sync::Arc;
@@ -53,6 +54,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
+use attention::feed::AttentionFeed;
 use events::EventTicker;
 
 pub use approvals::{APPROVAL_SECS, keep_resuming as keep_resuming_approvals, resume as resume_approvals};
@@ -119,6 +121,7 @@ pub struct OperatorShared {
     /// Limits concurrent requests.
     door: Arc<Semaphore>,
     ticker: EventTicker,
+    attention: AttentionFeed,
 }
 
 impl Operator {
@@ -128,7 +131,9 @@ impl Operator {
         let admission = admit::Admission::new(&std::mem::take(&mut config.token), system.sealer());
         let door = Arc::new(Semaphore::new(REQUESTS_AT_ONCE));
         let ticker = EventTicker::new(system.clock().real_now());
-        Self(Arc::new(OperatorShared { system, config, admission, door, ticker }))
+        attention::feed::describe();
+        let attention = AttentionFeed::default();
+        Self(Arc::new(OperatorShared { system, config, admission, door, ticker, attention }))
     }
 }
 
@@ -161,6 +166,7 @@ pub fn router(operator: Operator) -> Router {
     let router = closed
         // Unknown paths also need an operator, so that an unauthenticated client does not learn which routes exist.
         .fallback(async || ApiError::NoRoute("docs/src/operate/listener.md"))
+        .layer(middleware::from_fn_with_state(operator.clone(), attention::feed::count))
         .layer(middleware::from_fn_with_state(operator.clone(), admit::admit))
         .merge(open)
         .layer(Extension(query_names(&openapi::document())))

@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 
 use crate::{
     Operator, actors, admit, approvals, attention, audit, chains, customers, decisions, events, health, nodes, openapi,
-    outbound, overview, pauses, payment, psps, webhooks,
+    outbound, overview, pauses, payment, psps, runbooks, webhooks,
 };
 
 /// Access rule of a route.
@@ -67,6 +67,8 @@ pub fn table() -> Vec<Route> {
         json(VIEWER, routes!(actors::shard)),
         json(VIEWER, routes!(overview::data)),
         json(VIEWER, routes!(attention::list)),
+        json(OPERATOR, routes!(attention::acknowledged::acknowledge_entry)),
+        json(OPERATOR, routes!(attention::acknowledged::reopen_entry)),
         json(VIEWER, routes!(events::listen)),
         json(VIEWER, routes!(audit::list)),
         json(VIEWER, routes!(customers::list)),
@@ -80,6 +82,7 @@ pub fn table() -> Vec<Route> {
         json(ADMIN, routes!(nodes::drain)),
         json(VIEWER, routes!(nodes::list_leases)),
         json(ADMIN, routes!(nodes::hand_over)),
+        json(VIEWER, routes!(payment::replay::data)),
         json(VIEWER, routes!(decisions::get)),
         json(OPERATOR, routes!(decisions::screen)),
         json(OPERATOR, routes!(decisions::screen_refund)),
@@ -108,10 +111,15 @@ pub fn table() -> Vec<Route> {
         page(VIEWER, "/ops", overview::page::show),
         page(VIEWER, "/ops/view/incidents", actors::panel::show_log),
         page(VIEWER, "/ops/view/stuck", attention::page::show),
+        form(OPERATOR, "/ops/view/stuck/acknowledge", attention::page::acknowledge),
+        form(OPERATOR, "/ops/view/stuck/reopen", attention::page::reopen),
+        page(VIEWER, "/ops/view/runbooks", runbooks::list),
+        page(VIEWER, "/ops/view/runbooks/{name}", runbooks::show),
         page(VIEWER, "/ops/view/actors/{kind}/{name}", actors::page::show),
         page(VIEWER, "/ops/view/shards/{shard}", actors::live::show_shard),
         page(VIEWER, "/ops/view/payments", payment::page::find),
         page(VIEWER, "/ops/view/payments/{payment_id}", payment::page::show),
+        page(VIEWER, "/ops/view/payments/{payment_id}/replay", payment::replay::show),
         form(OPERATOR, "/ops/view/payments/{payment_id}/release", payment::page::release),
         page(VIEWER, "/ops/view/payments/{payment_id}/decide", decisions::page::show),
         form(OPERATOR, "/ops/view/payments/{payment_id}/screen", decisions::page::decide),

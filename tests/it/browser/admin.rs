@@ -111,7 +111,7 @@ async fn operator_sets_and_lifts_a_pause() {
     service.open("/ops/view/stuck").await;
     browser.until("#paused", |text| text.contains("sending:polygon")).await;
     service.assert_fits_both().await;
-    browser.click("#paused a").await;
+    browser.click("#paused .what a").await;
     browser.until("h1", |text| text == "Pauses").await;
     browser.click("main table form button").await;
     browser.until("main", |text| text.contains("Nothing is paused.")).await;

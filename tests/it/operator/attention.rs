@@ -21,7 +21,10 @@ async fn nothing_is_listed_in_normal_operation() {
     let service = ServiceFixture::start_with_chains().await;
     service.app.paid("10", "settled").await;
     let stuck = service.get("/ops/stuck").await;
-    assert_eq!(stuck.json, json!({ "total": { "counted": 0, "more": false }, "kinds": [], "unread": [] }));
+    assert_eq!(
+        stuck.json,
+        json!({ "total": { "counted": 0, "more": false }, "kinds": [], "unread": [], "acknowledged": [] })
+    );
     let bad = service.get("/ops/stuck?kind=everything&limit=1000").await;
     assert_eq!(bad.faults(), "kind: unknown_value, limit: out_of_range");
     assert_eq!(service.get("/ops/stuck?kind=overdue&after=pay_1").await.faults(), "after: invalid_cursor");

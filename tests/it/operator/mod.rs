@@ -11,6 +11,7 @@ mod cursors;
 mod customers;
 mod decisions;
 mod events;
+mod feed;
 mod four_eyes;
 mod health;
 mod ledger;

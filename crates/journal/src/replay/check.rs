@@ -131,10 +131,10 @@ fn first_of(stored: &[String], now: &[String]) -> (String, String) {
 fn first_difference(stored: &impl Serialize, now: &impl Serialize) -> (String, String) {
     let of = |value: Result<Value, _>| value.unwrap_or(Value::Null);
     let (stored, now) = (of(serde_json::to_value(stored)), of(serde_json::to_value(now)));
-    differing(String::new(), &stored, &now).unwrap_or_default()
+    differing("", &stored, &now).unwrap_or_default()
 }
 
-fn differing(path: String, stored: &Value, now: &Value) -> Option<(String, String)> {
+fn differing(path: &str, stored: &Value, now: &Value) -> Option<(String, String)> {
     if stored == now {
         return None;
     }
@@ -144,13 +144,13 @@ fn differing(path: String, stored: &Value, now: &Value) -> Option<(String, Strin
             let names = one.keys().chain(other.keys().filter(|name| !one.contains_key(*name)));
             let field = |name: &String| {
                 let (stored, now) = (one.get(name).unwrap_or(&Value::Null), other.get(name).unwrap_or(&Value::Null));
-                differing(under(name), stored, now)
+                differing(&under(name), stored, now)
             };
             names.into_iter().find_map(field)
         }
         (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
             let mut items = one.iter().zip(other).enumerate();
-            items.find_map(|(place, (stored, now))| differing(format!("{path}[{place}]"), stored, now))
+            items.find_map(|(place, (stored, now))| differing(&format!("{path}[{place}]"), stored, now))
         }
         _ => {
             let is_private = path.split(['.', '[']).any(|name| PRIVATE_FIELDS.contains(&name));

@@ -157,7 +157,7 @@ pub async fn replay_all(
         }
         match running.join_next().await {
             Some(checked) => {
-                add(&mut counts, checked.map_err(|error| DbErr::Custom(format!("a check failed: {error}")))?)
+                add(&mut counts, checked.map_err(|error| DbErr::Custom(format!("a check failed: {error}")))?);
             }
             None => return Ok(counts),
         }

@@ -19,6 +19,7 @@ use super::statements::Statements;
 use super::stats::{self, Counters};
 use super::write::{Attempt, attempt};
 use super::{CommitSubscriptions, JournalError, JournalWrite, NAME, Submitted};
+use crate::violations;
 
 /// Maximum number of retries because of another writer.
 const CONTENTION_RETRIES_MAX: u32 = 8;
@@ -186,6 +187,7 @@ impl Shared {
                 Attempt::Failed(DatabaseFailure::Request, error) => {
                     if part.len() == 1 {
                         self.counters.refused.add(1);
+                        violations::refused(&error);
                         self.refuse(part, &JournalError::Refused(error.to_string()));
                         return Part::Left(lost_reservations.left());
                     }

@@ -3,7 +3,10 @@
 //! Every query uses an index that holds only the matching rows, or little more, and every count has a limit. If the
 //! database does not answer, that is the first item, and everything that is known without the database is still listed.
 
+pub(crate) mod acknowledged;
+mod alarms;
 mod approvals;
+pub(crate) mod feed;
 mod kind;
 mod outbound;
 pub(crate) mod page;
@@ -14,7 +17,7 @@ use std::str::FromStr;
 
 use payferry_accounts::Moment;
 use payferry_actors::System;
-use payferry_domain::Timestamp;
+use payferry_domain::{Amount, Timestamp};
 use payferry_httpkit::extract::parameters::number;
 use payferry_httpkit::lists::{CURSOR, Page};
 use payferry_httpkit::openapi::UnreadableQuery;
@@ -24,9 +27,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::Operator;
+use crate::attention::acknowledged::{Acknowledged, AcknowledgedEntry};
 use crate::attention::kind::Source;
 use crate::decisions::query::Possible;
 use crate::query::{Count, answers, by, soon};
+use crate::runbooks;
 use crate::webhooks::{self, Webhooks};
 
 pub use kind::AttentionKind;
@@ -61,6 +66,8 @@ pub struct NeedsAttention {
     /// Kinds that could not be read because the database did not answer.
     #[schema(value_type = Vec<String>)]
     pub unread: Vec<AttentionKind>,
+    /// Acknowledged entries, which are not counted. Empty if one kind is read.
+    pub acknowledged: Vec<AcknowledgedEntry>,
 }
 
 /// Items of one kind.
@@ -71,6 +78,8 @@ pub struct AttentionGroup {
     pub total: Count,
     pub meaning: &'static str,
     pub advice: &'static str,
+    /// Path of the page with its runbook.
+    pub runbook: String,
     /// Items, oldest first.
     pub items: Vec<AttentionItem>,
     /// Pass it as `after`, with the kind, to get the next page; null on the last page.
@@ -86,6 +95,10 @@ pub struct AttentionItem {
     pub id: String,
     pub payment_id: Option<String>,
     pub psp_id: Option<String>,
+    pub chain: Option<String>,
+    /// Affected money, if it is known.
+    #[schema(example = "10.00 USDC")]
+    pub money: Option<String>,
     /// Start of the problem.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub since: Option<Moment>,
@@ -94,8 +107,9 @@ pub struct AttentionItem {
     /// Reason, as far as it is known.
     pub reason: String,
     pub can: Vec<Possible>,
-    /// Position among the items of its kind.
-    #[serde(skip)]
+    /// Position among the items of its kind. Pass it to acknowledge the item.
+    #[serde(rename = "item")]
+    #[schema(value_type = String)]
     pub(super) position: Position,
 }
 
@@ -112,6 +126,8 @@ impl AttentionItem {
             id,
             payment_id: None,
             psp_id: None,
+            chain: None,
+            money: None,
             since: since.map(Moment),
             age_ms: since.map(|since| now.millis_since(since).max(0)),
             reason: reason.into(),
@@ -123,6 +139,15 @@ impl AttentionItem {
         self.payment_id = Some(payment_id.to_owned());
         self.psp_id = psp_id.map(str::to_owned);
         self
+    }
+
+    /// Adds the affected money.
+    fn of_money(self, chain: impl std::fmt::Display, amount: Amount, token: impl std::fmt::Display) -> Self {
+        Self { chain: Some(chain.to_string()), money: Some(format!("{amount} {token}")), ..self }
+    }
+
+    fn on_chain(self, chain: impl std::fmt::Display) -> Self {
+        Self { chain: Some(chain.to_string()), ..self }
     }
 
     fn with(self, can: Vec<Possible>) -> Self {
@@ -139,11 +164,15 @@ impl AttentionItem {
 pub(super) type Found = (Count, Vec<AttentionItem>);
 
 /// Reads the items that need attention, `limit` of each kind.
-pub(crate) async fn needs_attention(system: &System, limit: usize) -> NeedsAttention {
-    let part = Part { after: None, limit: limit.clamp(1, ITEMS_MAX) };
+pub(crate) async fn needs_attention(operator: &Operator, limit: usize) -> NeedsAttention {
+    let system = &operator.system;
     // First database error; no query follows it.
     let mut failure = answers(system).await.err();
     let (deadline, is_away) = (soon(), failure.is_some());
+    let acknowledged = if is_away { None } else { by(deadline, Acknowledged::load(system)).await.ok() };
+    let acknowledged = operator.attention.acknowledged(acknowledged);
+    let is_cause_known = is_away || system.journal().commit_blocker().is_some();
+    let part = Part { after: None, limit: limit.clamp(1, ITEMS_MAX), acknowledged: &acknowledged, is_cause_known };
     let mut undelivered = None;
     if !is_away {
         let webhooks = by(deadline, webhooks::webhooks(system)).await;
@@ -151,6 +180,10 @@ pub(crate) async fn needs_attention(system: &System, limit: usize) -> NeedsAtten
     }
     let (mut kinds, mut unread) = (Vec::new(), Vec::new());
     for kind in AttentionKind::ALL.iter().copied().filter(|kind| *kind != AttentionKind::Database) {
+        // Without a database, nothing can be written either.
+        if is_away && kind == AttentionKind::JournalHindered {
+            continue;
+        }
         let is_missing = kind.source() == Source::Webhooks && undelivered.is_none();
         if is_missing || is_away && kind.is_read_from_the_database(system) {
             unread.push(kind);
@@ -171,17 +204,26 @@ pub(crate) async fn needs_attention(system: &System, limit: usize) -> NeedsAtten
         kinds.splice(0..0, group(AttentionKind::Database, away, part));
     }
     let total = kinds.iter().fold(Count::default(), |sum, group| sum.and(group.total));
-    NeedsAttention { total, kinds, unread }
+    let found = NeedsAttention { total, kinds, unread, acknowledged: acknowledged.entries() };
+    operator.attention.store(&found);
+    found
 }
 
 /// Reads the items of one kind, after a position if one is given.
-pub async fn needs_attention_of(
-    system: &System,
+pub(crate) async fn needs_attention_of(
+    operator: &Operator,
     kind: AttentionKind,
     after: Option<&Position>,
     limit: usize,
 ) -> Result<NeedsAttention, DbErr> {
-    let part = Part { after, limit: limit.clamp(1, ITEMS_MAX) };
+    let system = &operator.system;
+    let acknowledged = match Acknowledged::load(system).await {
+        Ok(read) => Some(read),
+        Err(_) if !kind.is_read_from_the_database(system) => None,
+        Err(error) => return Err(error),
+    };
+    let acknowledged = operator.attention.acknowledged(acknowledged);
+    let part = Part { after, limit: limit.clamp(1, ITEMS_MAX), acknowledged: &acknowledged, is_cause_known: false };
     let undelivered = if kind.source() == Source::Webhooks { Some(webhooks::webhooks(system).await?) } else { None };
     let found = match kind {
         AttentionKind::Database => service::database(system, answers(system).await.err(), &[]),
@@ -189,7 +231,7 @@ pub async fn needs_attention_of(
     };
     let kinds: Vec<AttentionGroup> = group(kind, found, part).into_iter().collect();
     let total = kinds.first().map_or(Count::default(), |group| group.total);
-    Ok(NeedsAttention { total, kinds, unread: Vec::new() })
+    Ok(NeedsAttention { total, kinds, unread: Vec::new(), acknowledged: Vec::new() })
 }
 
 /// Reads a page of one kind. Webhook kinds are read from the given data.
@@ -204,6 +246,9 @@ async fn find(
             outbound::of(system, kind, part).await
         }
         (AttentionKind::ApprovalOpen, ..) => approvals::of(system, part).await,
+        (AttentionKind::ReceivedMoneyOrphaned | AttentionKind::SettlementOrphaned | AttentionKind::Overdrawn, ..) => {
+            alarms::of(system, kind, part).await
+        }
         (AttentionKind::OperationOverdue, ..) => payments::operations(system, part).await,
         (AttentionKind::IdentityProvider, ..) => service::provider(system, part).await,
         (AttentionKind::CheckOverdue, ..) => service::checks_overdue(system, part).await,
@@ -226,6 +271,7 @@ fn group(kind: AttentionKind, (total, mut items): Found, part: Part<'_>) -> Opti
         total,
         meaning: kind.meaning(),
         advice: kind.advice(),
+        runbook: runbooks::path_of(kind.runbook()),
         items,
         next_after,
         next_cursor: None,
@@ -274,8 +320,8 @@ pub(crate) async fn list(operator: Operator, mut query: QueryFields) -> Result<A
     let limit = page.limit.try_into().unwrap_or(ITEMS_MAX);
     let after = after.or(page.after.clone().map(|(at, id)| Position::new(Timestamp(at), id)));
     let mut found = match kind {
-        Some(kind) => needs_attention_of(&operator.system, kind, after.as_ref(), limit).await?,
-        None => needs_attention(&operator.system, limit).await,
+        Some(kind) => needs_attention_of(&operator, kind, after.as_ref(), limit).await?,
+        None => needs_attention(&operator, limit).await,
     };
     for group in &mut found.kinds {
         let page = Page::at(group.kind.as_str(), page.limit, 0);
@@ -304,6 +350,9 @@ pub(crate) struct Part<'a> {
     pub(crate) after: Option<&'a Position>,
     /// Items of the page. One more is read, to know if a next page exists.
     limit: usize,
+    acknowledged: &'a Acknowledged,
+    /// True if the database is known to fail, so that its symptoms are left out.
+    is_cause_known: bool,
 }
 
 impl Position {
@@ -331,6 +380,21 @@ impl Part<'_> {
     /// Number of items to read.
     pub(crate) const fn read_max(&self) -> usize {
         self.limit + 1
+    }
+
+    /// Query for the entries that are not acknowledged. `from` is the query from its FROM on, and `order` has the columns of
+    /// their position.
+    pub(crate) fn open(&self, kind: AttentionKind, from: &str, order: &[&str]) -> String {
+        if self.acknowledged.is_empty(kind) {
+            return from.to_owned();
+        }
+        let text = |column: &&str| format!("CAST({column} AS TEXT)");
+        let (at, id): (String, Vec<String>) = (text(&order[0]), order[1..].iter().map(text).collect());
+        format!(
+            "{from} AND NOT EXISTS (SELECT 1 FROM acknowledgements WHERE acknowledgements.kind = '{kind}' \
+             AND acknowledgements.item = {at} || '.' || {})",
+            id.join(" || ':' || ")
+        )
     }
 
     /// Query of a page. `from` is its start with one value, and `order` has the columns of the order. `$1` is the
@@ -384,7 +448,9 @@ mod tests {
     #[test]
     fn the_next_page_starts_after_the_last_item() {
         let position = Position::new(Timestamp(5), "pay_1");
-        let (first, next) = (Part { after: None, limit: 2 }, Part { after: Some(&position), limit: 2 });
+        let acknowledged = Acknowledged::default();
+        let first = Part { after: None, limit: 2, acknowledged: &acknowledged, is_cause_known: false };
+        let next = Part { after: Some(&position), ..first };
         let (from, order) = ("FROM things WHERE a = $1", ["b", "id"]);
         assert_eq!(first.sql(from, &order), "SELECT * FROM things WHERE a = $1 ORDER BY b, id LIMIT 3");
         let behind = "SELECT * FROM things WHERE a = $1 AND (b, id) > ($2, $3) ORDER BY b, id LIMIT 3";

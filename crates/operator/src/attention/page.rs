@@ -3,16 +3,19 @@
 use std::collections::HashMap;
 
 use axum::extract::Query;
-use axum::response::Response;
+use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use payferry_actors::observe::{ActorSubject, Quarantinable, QuarantineCounts, QuarantinedSubject};
 use payferry_domain::Timestamp;
+use payferry_httpkit::{ApiError, RequestBody as _};
 use serde::Deserialize;
 
 use crate::Operator;
+use crate::attention::acknowledged::{self, ACKNOWLEDGED_DAYS, AcknowledgeRequest, AcknowledgedEntry, ReopenRequest};
 use crate::attention::{self, AttentionGroup, AttentionItem, AttentionKind, ITEMS_DEFAULT, NeedsAttention, Position};
+use crate::page::form::Filled;
 use crate::page::words::{Tone, ago, badge, bounded, counted, heading, outbound_link, payment_link, plain};
-use crate::page::{Failure, NavSection, Page, PageRequest, id_of, path};
+use crate::page::{Failure, NavSection, Page, PageRequest, Refused, id_of, path};
 
 /// Items on one page of a kind.
 const ITEMS_MAX: usize = 50;
@@ -34,15 +37,44 @@ pub(crate) async fn show(
     let system = &operator.system;
     let now = system.clock().real_now();
     let Some(name) = part.kind else {
-        let found = attention::needs_attention(system, ITEMS_DEFAULT).await;
+        let found = attention::needs_attention(&operator, ITEMS_DEFAULT).await;
         return Ok(request.answer(&Page::live("Needs attention", NavSection::Attention, body(&found, now))));
     };
     let kind: AttentionKind = id_of("kind", &name)?;
     let after: Option<Position> = part.after.map(|after| id_of("page", &after)).transpose()?;
-    let found = attention::needs_attention_of(system, kind, after.as_ref(), ITEMS_MAX).await?;
+    let found = attention::needs_attention_of(&operator, kind, after.as_ref(), ITEMS_MAX).await?;
     let title = heading(kind.as_str());
     let body = body_of(&title, kind, found.kinds.first(), after.is_some(), now);
     Ok(request.answer(&Page::live(title, NavSection::Attention, body)))
+}
+
+/// Acknowledges an entry.
+pub(crate) async fn acknowledge(operator: Operator, filled: Filled) -> Result<Response, Refused> {
+    let outcome = async {
+        let wanted = filled.read(&acknowledged::FIELDS, AcknowledgeRequest::read)?;
+        acknowledged::acknowledge(&operator, wanted).await
+    };
+    changed(&operator, &filled, outcome.await).await
+}
+
+/// Ends an acknowledgement.
+pub(crate) async fn reopen(operator: Operator, filled: Filled) -> Result<Response, Refused> {
+    let outcome = async {
+        let wanted = filled.read(&acknowledged::FIELDS[..2], ReopenRequest::read)?;
+        acknowledged::reopen(&operator, wanted).await.map(|_| ())
+    };
+    changed(&operator, &filled, outcome.await).await
+}
+
+async fn changed(operator: &Operator, filled: &Filled, outcome: Result<(), ApiError>) -> Result<Response, Refused> {
+    match filled.answered(outcome)? {
+        Ok(()) => Ok(Redirect::to(&path("stuck")).into_response()),
+        Err(refused) => {
+            let found = attention::needs_attention(operator, ITEMS_DEFAULT).await;
+            let body = html! { (refused.said) (body(&found, operator.system.clock().real_now())) };
+            Ok(Page::live("Needs attention", NavSection::Attention, body).answer_form(refused.status))
+        }
+    }
 }
 
 /// Body with every kind and the first items of each.
@@ -56,6 +88,47 @@ fn body(found: &NeedsAttention, now: Timestamp) -> Markup {
         div.col {
             @for group in &found.kinds { (section(group, false, now)) }
             @if found.kinds.is_empty() { section.panel aria-label="Empty" { p.none { "Nothing needs attention." } } }
+            @if !found.acknowledged.is_empty() { (acknowledged_panel(&found.acknowledged, now)) }
+        }
+    }
+}
+
+/// Entries that an operator has acknowledged.
+fn acknowledged_panel(entries: &[AcknowledgedEntry], now: Timestamp) -> Markup {
+    html! {
+        section.panel aria-labelledby="acknowledged" {
+            header { h2 #acknowledged { "Acknowledged" } p { "Not counted, for " (ACKNOWLEDGED_DAYS) " days or until the problem begins again." } }
+            ol.log {
+                @for entry in entries {
+                    li id={ "acknowledged-" (entry.kind) "-" (entry.item) } {
+                        span.when { (ago(Timestamp(entry.at.0), now)) }
+                        span.what { (heading(&entry.kind)) br; small.mono { (entry.item.split_once('.').map_or(entry.item.as_str(), |(_, id)| id)) } }
+                        span.why { (entry.operator) ": " (entry.reason) }
+                        span.done {
+                            form.inline method="post" action={ (path("stuck")) "/reopen" } {
+                                input type="hidden" name="kind" value=(entry.kind);
+                                input type="hidden" name="item" value=(entry.item);
+                                button.quiet { "Reopen" }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Form that acknowledges an entry.
+fn acknowledge_form(kind: AttentionKind, item: &AttentionItem) -> Markup {
+    html! {
+        details.act {
+            summary { "Acknowledge" }
+            form.stack method="post" action={ (path("stuck")) "/acknowledge" } {
+                input type="hidden" name="kind" value=(kind);
+                input type="hidden" name="item" value=(item.position);
+                label { "Reason" input type="text" name="reason" required maxlength="500" autocomplete="off"; }
+                div { button.quiet { "Acknowledge" } }
+            }
         }
     }
 }
@@ -86,19 +159,28 @@ fn section(group: &AttentionGroup, is_behind: bool, now: Timestamp) -> Markup {
     let name = group.kind.as_str();
     html! {
         section.panel.alarm id=(name) aria-labelledby={ "of-" (name) } {
-            header { h2 id={ "of-" (name) } { (heading(name)) " " span.soft { (bounded(group.total)) } } p { (group.meaning) " " (group.advice) } }
+            header {
+                h2 id={ "of-" (name) } { (heading(name)) " " span.soft { (bounded(group.total)) } }
+                a.more href=(group.runbook) { "Runbook" }
+                p { (group.meaning) " " (group.advice) }
+            }
             @if group.items.is_empty() { p.none { "No more items." } }
             ol.log {
                 @for (id, item) in rows(name, &group.items) {
                     li id=(id) {
                         span.when { @match item.since { Some(since) => (ago(since.0, now)), None => "–" } }
                         span.what { (what(group.kind, item)) }
-                        span.why { (item.reason) }
+                        span.why {
+                            @if let Some(money) = &item.money { strong { (money) } " " }
+                            @if let Some(chain) = &item.chain { "on " (chain) " " }
+                            (item.reason)
+                        }
                         span.done {
                             @if let (AttentionKind::Quarantined, Ok(of)) = (group.kind, item.id.parse::<Quarantinable>()) { (release(of)) }
                             @else if let AttentionKind::ApprovalOpen = group.kind { a href={ (path("approvals")) "/" (item.id) } { "Decide" } }
                             @else if let AttentionKind::OutboundInReview = group.kind { a href={ (path("sendings")) "/" (item.id) } { "Decide" } }
                             @else if let (false, Some(payment)) = (item.can.is_empty(), &item.payment_id) { a href={ (path("payments")) "/" (payment) "/decide" } { "Decide" } }
+                            @if group.kind.may_be_acknowledged() { (acknowledge_form(group.kind, item)) }
                         }
                     }
                 }

@@ -64,11 +64,12 @@ pub(super) async fn of(system: &System, kind: AttentionKind, part: Part<'_>) -> 
         AttentionKind::TransferSetAside => return set_aside(system, now, part).await,
         _ => return Ok((Count::default(), Vec::new())),
     };
-    let total = Count::rows(system.database(), sql, [value.clone()]).await?;
+    let sql = part.open(kind, sql, &order);
+    let total = Count::rows(system.database(), &sql, [value.clone()]).await?;
     if total == Count::default() {
         return Ok((total, Vec::new()));
     }
-    let rows: Vec<payments::Model> = rows(system.database(), part.sql(sql, &order), part.values(value)).await?;
+    let rows: Vec<payments::Model> = rows(system.database(), part.sql(&sql, &order), part.values(value)).await?;
     let item = |row: &payments::Model| {
         let (since, reason, can) = match payferry_journal::payments::payment_of(row) {
             Ok(payment) => {
@@ -79,6 +80,7 @@ pub(super) async fn of(system: &System, kind: AttentionKind, part: Part<'_>) -> 
         };
         let position_at = if kind == AttentionKind::Overdue { row.expires_at } else { row.updated_at };
         let item = AttentionItem::new(&row.id, Some(since), now, reason).of_payment(&row.id, Some(&row.psp_id));
+        let item = item.of_money(&row.chain, Amount(row.amount), &row.token);
         item.with(can).at_position(position_at, &row.id)
     };
     Ok((total, rows.iter().map(item).collect()))
@@ -146,16 +148,18 @@ fn screened(payment: &Payment, decision: Decision) -> (Timestamp, String) {
 }
 
 async fn unapplied(system: &System, before: Value, now: Timestamp, part: Part<'_>) -> Result<Found, DbErr> {
-    let total = Count::rows(system.database(), UNAPPLIED, [before.clone()]).await?;
+    let unapplied = part.open(AttentionKind::TransferUnapplied, UNAPPLIED, &BY_RECORDING);
+    let total = Count::rows(system.database(), &unapplied, [before.clone()]).await?;
     let values = part.values_with(before, |after| {
         let [chain, tx_hash, log_index, block_hash] = after.parts();
         vec![chain.into(), tx_hash.into(), log_index.parse::<i64>().unwrap_or_default().into(), block_hash.into()]
     });
-    let rows: Vec<transfers::Model> = rows(system.database(), part.sql(UNAPPLIED, &BY_RECORDING), values).await?;
+    let rows: Vec<transfers::Model> = rows(system.database(), part.sql(&unapplied, &BY_RECORDING), values).await?;
     let item = |row: &transfers::Model| {
         let id = format!("{}:{}:{}:{}", row.chain, row.tx_hash, row.log_index, row.block_hash);
         let reason = format!("revision {} is recorded, revision {} was applied", row.revision, row.applied_revision);
-        AttentionItem::new(id, Some(Timestamp(row.created_at)), now, reason).of_payment(&row.payment_id, None)
+        let item = AttentionItem::new(id, Some(Timestamp(row.created_at)), now, reason);
+        item.of_payment(&row.payment_id, None).on_chain(&row.chain)
     };
     Ok((total, rows.iter().map(item).collect()))
 }
@@ -191,12 +195,14 @@ async fn set_aside(system: &System, now: Timestamp, part: Part<'_>) -> Result<Fo
 pub(super) async fn operations(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
     let now: Timestamp = system.clock().now();
     let before = Value::from(now.plus_secs(-OPERATION_OVERDUE_AFTER_SECS).as_millis());
-    let total = Count::rows(system.database(), &OVERDUE, [before.clone()]).await?;
-    let sql = part.sql(&OVERDUE, &BY_CREATION);
+    let overdue = part.open(AttentionKind::OperationOverdue, &OVERDUE, &BY_CREATION);
+    let total = Count::rows(system.database(), &overdue, [before.clone()]).await?;
+    let sql = part.sql(&overdue, &BY_CREATION);
     let rows: Vec<operations::Model> = rows(system.database(), sql, part.values(before)).await?;
     let item = |row: &operations::Model| {
         let item = AttentionItem::new(&row.id, Some(since(row)), now, state_of(system, row));
-        item.of_payment(&row.payment_id, Some(&row.psp_id)).at_position(row.created_at, &row.id)
+        let item = item.of_payment(&row.payment_id, Some(&row.psp_id)).at_position(row.created_at, &row.id);
+        item.of_money(&row.chain, Amount(row.amount), token_of(system, row))
     };
     Ok((total, rows.iter().map(item).collect()))
 }
@@ -206,6 +212,13 @@ fn since(row: &operations::Model) -> Timestamp {
     Timestamp(if row.attempts > OPERATION_ATTEMPTS_USUAL_MAX { row.created_at } else { row.updated_at })
 }
 
+/// Name of the token, or its address if no running chain has it.
+fn token_of(system: &System, row: &operations::Model) -> String {
+    let spec = system.chains().running().find(|spec| spec.chain.as_str() == row.chain);
+    let token = row.token_address.parse().ok().and_then(|address| spec?.token_at(address));
+    token.map_or_else(|| format!("of {}", row.token_address), |token| token.to_string())
+}
+
 fn state_of(system: &System, row: &operations::Model) -> String {
     let what = match row.kind.as_str() {
         "settle" => "the settlement",
@@ -213,11 +226,10 @@ fn state_of(system: &System, row: &operations::Model) -> String {
         "deliver" => "the delivery to the customer",
         _ => "a refund",
     };
-    let spec = system.chains().running().find(|spec| spec.chain.as_str() == row.chain);
-    let token = row.token_address.parse().ok().and_then(|address| spec?.token_at(address));
-    let token = token.map_or_else(|| format!("of {}", row.token_address), |token| token.to_string());
+    let is_running = system.chains().running().any(|spec| spec.chain.as_str() == row.chain);
+    let token = token_of(system, row);
     let mut state = format!("{what} of {} {token} on {} is {}", Amount(row.amount), row.chain, row.status);
-    if spec.is_none() {
+    if !is_running {
         state.push_str(", and the chain is not running on this node");
     }
     if row.attempts > 1 {
@@ -229,6 +241,7 @@ fn state_of(system: &System, row: &operations::Model) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attention::acknowledged::Acknowledged;
     use crate::query::test_database;
     use payferry_harness::database::query_plan;
     use sea_orm::{DbBackend, Statement};
@@ -243,7 +256,9 @@ mod tests {
     async fn every_query_uses_its_own_index() {
         let (database, _test_database) = test_database().await;
         let position = Position::new(Timestamp(1), "base:0x1:1");
-        let (first, next) = (Part { after: None, limit: 5 }, Part { after: Some(&position), limit: 5 });
+        let acknowledged = Acknowledged::default();
+        let first = Part { after: None, limit: 5, acknowledged: &acknowledged, is_cause_known: false };
+        let next = Part { after: Some(&position), ..first };
         for (from, order, index) in [
             (ATTENTION, BY_CHANGE.as_slice(), "payments_attention"),
             (CONFIRMED.as_str(), BY_CHANGE.as_slice(), "payments_confirmed"),

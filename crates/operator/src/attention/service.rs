@@ -11,16 +11,22 @@ use payferry_actors::reconcile::watch::PersistentDifference;
 use payferry_actors::reconcile::{FundsPosition, Owner};
 use payferry_domain::ledger::Asset;
 use payferry_domain::payment::TransferKey;
-use payferry_domain::{Chain, Timestamp};
+use payferry_domain::{Chain, PaymentId, Timestamp};
 use payferry_entities::checks;
+use payferry_evm::client::EndpointTrouble;
 use payferry_journal::CommitBlocker;
+use payferry_journal::violations::{self, StoppedWrite};
+use payferry_nodes::Member;
 use sea_orm::{ColumnTrait, Condition, DbErr, QueryFilter, QueryOrder, QuerySelect};
 
 use crate::attention::{AttentionItem, AttentionKind, Count, Found, Part, UNDELIVERED_AFTER_SECS};
 use crate::chains::{self, ChainState};
 use crate::decisions::query::Possible;
+use crate::page::words::plain;
 use crate::webhooks::{EndpointLine, WebhookBacklog, Webhooks};
 
+/// Time without a heartbeat after which a node is listed: longer than the time after which another node takes its work over.
+const SILENT_AFTER_MS: i64 = 10_000;
 /// Item id if no identity provider is configured.
 const NOBODY: &str = "none";
 
@@ -32,15 +38,71 @@ pub(super) fn of(system: &System, kind: AttentionKind, part: Part<'_>) -> Found 
     }
     let items: Vec<AttentionItem> = match kind {
         AttentionKind::JournalHindered => hindered(system, now).into_iter().collect(),
-        AttentionKind::Chain => degraded_chains(system),
-        AttentionKind::Settler => delayed_settlers(system, now),
+        AttentionKind::Node => nodes(system, now),
+        AttentionKind::Invariant => invariants(now).into_iter().collect(),
+        AttentionKind::Endpoint => endpoints(system, now),
+        AttentionKind::Chain => without_symptoms(degraded_chains(system), part),
+        AttentionKind::Settler => without_symptoms(delayed_settlers(system, now), part),
         AttentionKind::LedgerImbalance => ledger(system, now),
         AttentionKind::VaultDifference => vaults(system, now),
         AttentionKind::TransferHeld => held_transfers(system, now),
         AttentionKind::Paused => paused(system, now),
         _ => Vec::new(),
     };
-    first(items, part)
+    first(kind, items, part)
+}
+
+/// Leaves out the problems that only follow from a database that is known to fail.
+fn without_symptoms(mut items: Vec<AttentionItem>, part: Part<'_>) -> Vec<AttentionItem> {
+    // As errors of the watcher and the settler begin.
+    const OF_THE_DATABASE: [&str; 3] = ["journal: ", "database: ", "the database is not available"];
+    items.retain(|item| !part.is_cause_known || !OF_THE_DATABASE.iter().any(|start| item.reason.starts_with(start)));
+    items
+}
+
+/// Nodes without heartbeats, and this node if its clock is wrong.
+fn nodes(system: &System, now: Timestamp) -> Vec<AttentionItem> {
+    let node = system.node();
+    if !node.is_shared() {
+        return Vec::new();
+    }
+    let members = node.members();
+    let offset_ms = members.iter().find(|member| member.id == node.id()).map_or(0, |own| own.clock_offset_ms);
+    // Heartbeats have the time of the database server.
+    let server_now = now.plus_millis(-offset_ms);
+    let silent = |member: &Member| {
+        let seen_at = Timestamp(member.seen_at);
+        let is_silent = server_now.millis_since(seen_at) > SILENT_AFTER_MS;
+        is_silent.then(|| AttentionItem::new(&member.name, Some(seen_at), server_now, "it sends no heartbeats"))
+    };
+    let mut items: Vec<AttentionItem> = members.iter().filter_map(silent).collect();
+    if let Some(offset_ms) = node.clock_fault_ms() {
+        let reason = format!("its clock is off by {offset_ms} ms, so it takes no requests");
+        items.push(AttentionItem::new(node.name(), None, now, reason));
+    }
+    items
+}
+
+/// Writes that the database or an invariant stopped.
+fn invariants(now: Timestamp) -> Option<AttentionItem> {
+    let stopped = violations::latest()?;
+    let StoppedWrite { at, subject, reason, total } = stopped;
+    let reason = format!("{reason} ({total} stopped since the start)");
+    let item = AttentionItem::new(&subject, Some(at), now, reason);
+    let is_payment = subject.parse::<PaymentId>().is_ok();
+    Some(if is_payment { item.of_payment(&subject, None) } else { item })
+}
+
+/// Endpoints that are skipped, with the number of blocks by which they are behind.
+fn endpoints(system: &System, now: Timestamp) -> Vec<AttentionItem> {
+    let item = |(chain, trouble): (Chain, EndpointTrouble)| {
+        let EndpointTrouble { index, kind, since, why, lag_blocks } = trouble;
+        let lag = lag_blocks.filter(|lag| *lag > 0).map(|lag| format!(", {lag} blocks behind")).unwrap_or_default();
+        let reason = format!("{}{lag}: {why}", plain(kind.as_str()));
+        let id = format!("{chain} endpoint {index}");
+        AttentionItem::new(id, Some(since.into()), now, reason).on_chain(chain)
+    };
+    system.endpoint_troubles().into_iter().map(item).collect()
 }
 
 fn hindered(system: &System, now: Timestamp) -> Option<AttentionItem> {
@@ -84,12 +146,13 @@ pub(super) fn webhooks(system: &System, kind: AttentionKind, webhooks: &Webhooks
         item.psp_id = Some(line.psp_id.clone());
         Some(item)
     });
-    let (total, items) = first(items.collect(), part);
+    let (total, items) = first(kind, items.collect(), part);
     (Count { more: webhooks.more && total != Count::default(), ..total }, items)
 }
 
 /// Cuts a page out of the complete list.
-pub(super) fn first(mut items: Vec<AttentionItem>, part: Part<'_>) -> Found {
+pub(super) fn first(kind: AttentionKind, mut items: Vec<AttentionItem>, part: Part<'_>) -> Found {
+    items.retain(|item| !part.acknowledged.contains(kind, &item.position));
     let total = Count { counted: items.len() as u64, more: false };
     items.retain(|item| part.after.is_none_or(|after| item.position > *after));
     items.sort_by(|one, other| one.position.cmp(&other.position));
@@ -232,7 +295,7 @@ pub(super) async fn provider(system: &System, part: Part<'_>) -> Result<Found, D
             AttentionItem::new(NOBODY, None, now, format!("no provider is configured and {waiting} checks are waiting"))
         }
     };
-    Ok(first(vec![item], part))
+    Ok(first(AttentionKind::IdentityProvider, vec![item], part))
 }
 
 /// Checks that have waited too long for the provider.

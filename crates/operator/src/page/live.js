@@ -70,6 +70,13 @@
         });
         if (answer.status === 401) { location.reload(); return; }
         const main = new DOMParser().parseFromString(await answer.text(), 'text/html').querySelector('main');
+        const entries = answer.headers.get('x-attention');
+        if (entries !== null) {
+          const count = document.getElementById('attention');
+          count.textContent = entries;
+          count.hidden = entries === '0';
+          document.title = document.title.replace(/^\([^)]*\) /, '').replace(/^/, count.hidden ? '' : `(${entries}) `);
+        }
         if (main) {
           morph(document.querySelector('main'), document.adoptNode(main));
           fetchedAt = Date.now();

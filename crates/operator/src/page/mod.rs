@@ -25,11 +25,17 @@ use payferry_httpkit::pages::script_policy;
 use payferry_runtime::request;
 use sea_orm::DbErr;
 
+use crate::attention::feed::entries;
+use crate::query::Count;
+
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("live.js");
 
 /// Request header of the script's refresh. The response is then only the page's `<main>` element.
 const FRAGMENT: HeaderName = HeaderName::from_static("x-fragment");
+
+/// Response header with the number of entries that need attention.
+const ENTRIES: HeaderName = HeaderName::from_static("x-attention");
 
 /// Icon: a ferry hull on water.
 const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath \
@@ -123,13 +129,19 @@ fn respond(status: StatusCode, markup: Markup) -> Response {
         (CONTENT_SECURITY_POLICY, POLICY.clone()),
         (VARY, HeaderValue::from_static("accept, x-fragment, cookie")),
     ];
-    (status, headers, markup.into_string()).into_response()
+    let mut response = (status, headers, markup.into_string()).into_response();
+    // The script changes the navigation bar and the title, which are not part of a fragment.
+    if let Some(entries) = entries().and_then(|entries| HeaderValue::from_str(&entries.to_string()).ok()) {
+        response.headers_mut().insert(ENTRIES, entries);
+    }
+    response
 }
 
 fn whole(page: &Page) -> Markup {
     let is_inside = page.place != NavSection::Outside;
     // The style sheet hides the forms that this role may not use.
     let role = request::current().and_then(|request| request.role);
+    let attention = entries().filter(|entries| *entries != Count::default() && is_inside);
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -137,7 +149,7 @@ fn whole(page: &Page) -> Markup {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="robots" content="noindex, nofollow";
-                title { (page.title) " · Payferry" }
+                title { @if let Some(entries) = attention { "(" (entries) ") " } (page.title) " · Payferry" }
                 link rel="icon" href=(ICON);
                 style { (PreEscaped(STYLE)) }
             }
@@ -160,7 +172,11 @@ fn bar(page: &Page) -> Markup {
                 a.brand href="/ops" { "Payferry " span { "operator" } }
                 nav aria-label="Pages" {
                     a href="/ops" aria-current=[current(NavSection::Overview)] { "Overview" }
-                    a href="/ops/view/stuck" aria-current=[current(NavSection::Attention)] { "Needs attention" }
+                    a href="/ops/view/stuck" aria-current=[current(NavSection::Attention)] {
+                        "Needs attention"
+                        @let entries = entries().filter(|entries| *entries != Count::default());
+                        " " span #attention.badge.bad hidden[entries.is_none()] { (entries.unwrap_or_default()) }
+                    }
                     a href="/ops/view/pauses" aria-current=[current(NavSection::Pauses)] { "Pauses" }
                     a href="/ops/view/nodes" aria-current=[current(NavSection::Nodes)] { "Nodes" }
                     a href="/ops/view/customers" aria-current=[current(NavSection::Customers)] { "Customers" }

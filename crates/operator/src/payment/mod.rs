@@ -2,6 +2,7 @@
 
 pub(crate) mod page;
 pub(crate) mod record;
+pub(crate) mod replay;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

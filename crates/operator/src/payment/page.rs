@@ -80,7 +80,7 @@ fn body(facts: &PaymentFacts, now: Timestamp, real_now: Timestamp) -> Markup {
         (decisions::hint(&facts.can, terms.id))
         div.grid.two {
             div.col {
-                (history(&facts.transitions, now))
+                (history(&facts.transitions, &here, now))
                 (transfers(payment, now))
                 (on_chain_panel(&facts.operations, now))
                 (deliveries_panel(&facts.deliveries, real_now))
@@ -293,9 +293,17 @@ struct TimelineEntry {
 }
 
 /// The history, oldest first.
-fn history(transitions: &[TransitionView], now: Timestamp) -> Markup {
-    let entries = html! { ol.line { @for one in transitions { (history_entry(one, now)) } } };
-    panel("history", "History", "service clock, UTC", &entries)
+fn history(transitions: &[TransitionView], here: &str, now: Timestamp) -> Markup {
+    html! {
+        section.panel aria-labelledby="history" {
+            header {
+                h2 #history { "History" }
+                p { "service clock, UTC" }
+                a.more href={ (here) "/replay" } { "Replay" }
+            }
+            ol.line { @for one in transitions { (history_entry(one, now)) } }
+        }
+    }
 }
 
 fn history_entry(transition: &TransitionView, now: Timestamp) -> Markup {

@@ -1,0 +1,103 @@
+//! The last known numbers of entries, for the navigation bar, the metric and the ticks.
+//!
+//! They are read when something asks for them and they are old, by one task at a time: nothing is read while nobody looks.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use parking_lot::Mutex;
+
+use crate::Operator;
+use crate::attention::acknowledged::Acknowledged;
+use crate::attention::{AttentionKind, NeedsAttention, needs_attention};
+use crate::query::Count;
+
+payferry_runtime::metrics! {
+    Gauge ATTENTION = "payferry_attention", "Entries of the attention feed that no operator has acknowledged, by kind.",
+        exported by "kind" in AttentionKind::ALL.map(AttentionKind::as_str);
+}
+
+/// Age from which the numbers are read again.
+const OLD_AFTER: Duration = Duration::from_secs(2);
+/// Longest wait of a page or a scrape for the first numbers.
+const FIRST_PATIENCE: Duration = Duration::from_secs(1);
+
+tokio::task_local! {
+    static ENTRIES: Option<Count>;
+}
+
+/// The number of entries, for the page that is being rendered; `None` if it is unknown.
+pub(crate) fn entries() -> Option<Count> {
+    ENTRIES.try_with(|entries| *entries).ok().flatten()
+}
+
+/// The last known numbers, and the acknowledgements for the time of an outage of the database.
+#[derive(Default)]
+pub(crate) struct AttentionFeed {
+    latest: Mutex<Option<(Instant, Count)>>,
+    acknowledged: Mutex<Acknowledged>,
+    is_reading: AtomicBool,
+}
+
+impl AttentionFeed {
+    /// Records what was read.
+    pub(super) fn store(&self, found: &NeedsAttention) {
+        *self.latest.lock() = Some((Instant::now(), found.total));
+        for kind in AttentionKind::ALL {
+            // The number of a kind that could not be read is unchanged.
+            if !found.unread.contains(&kind) {
+                let group = found.kinds.iter().find(|group| group.kind == kind);
+                ATTENTION.set_count(&[("kind", kind.as_str())], group.map_or(0, |group| group.total.counted));
+            }
+        }
+    }
+
+    /// Has the next page read the numbers.
+    pub(super) fn forget(&self) {
+        *self.latest.lock() = None;
+    }
+
+    /// The acknowledgements of the database, or the last known ones if it does not answer.
+    pub(super) fn acknowledged(&self, read: Option<Acknowledged>) -> Acknowledged {
+        let mut known = self.acknowledged.lock();
+        if let Some(read) = read {
+            *known = read;
+        }
+        known.clone()
+    }
+
+    fn latest(&self) -> (Option<Count>, bool) {
+        let latest = *self.latest.lock();
+        (latest.map(|(_, count)| count), latest.is_none_or(|(at, _)| at.elapsed() > OLD_AFTER))
+    }
+}
+
+impl Operator {
+    /// The number of entries. Has it read again if it is old; waits for it only if none is known.
+    pub(crate) async fn entries(&self) -> Option<Count> {
+        let (known, is_old) = self.attention.latest();
+        if is_old && !self.attention.is_reading.swap(true, Ordering::AcqRel) {
+            let operator = self.clone();
+            let reading = tokio::spawn(async move {
+                needs_attention(&operator, 1).await;
+                operator.attention.is_reading.store(false, Ordering::Release);
+            });
+            if known.is_none() {
+                let _ = tokio::time::timeout(FIRST_PATIENCE, reading).await;
+                return self.attention.latest().0;
+            }
+        }
+        known
+    }
+}
+
+/// Middleware of the pages: makes the number of entries known to the navigation bar.
+pub(crate) async fn count(State(operator): State<Operator>, request: Request, next: Next) -> Response {
+    let is_page =
+        matches!(request.uri().path().strip_prefix("/ops"), Some(rest) if rest.is_empty() || rest.starts_with("/view"));
+    let entries = if is_page { operator.entries().await } else { None };
+    ENTRIES.scope(entries, next.run(request)).await
+}
