@@ -19,7 +19,7 @@ use parking_lot::{Mutex, RwLock};
 use payferry_domain::payment::{Command, ObservedTransfer, Payment, Rejection};
 use payferry_domain::{Address, Asset, Chain, CommandError, OperationId, PaymentId};
 use payferry_entities::{Database, OperationStatus};
-use payferry_evm::client::EndpointTrouble;
+use payferry_evm::client::EndpointProblem;
 use payferry_journal::Journal;
 use payferry_journal::audit::NewAuditEntry;
 use payferry_journal::payments;
@@ -273,9 +273,9 @@ impl System {
     }
 
     /// Problems of endpoints, by chain. The only endpoint of a chain is left out: its problem is the chain's.
-    pub fn endpoint_troubles(&self) -> Vec<(Chain, EndpointTrouble)> {
+    pub fn endpoint_problems(&self) -> Vec<(Chain, EndpointProblem)> {
         let several = self.inner.leased.clients.iter().filter(|(_, client)| client.endpoints_len() > 1);
-        several.flat_map(|(spec, client)| client.troubles().into_iter().map(|trouble| (spec.chain, trouble))).collect()
+        several.flat_map(|(spec, client)| client.problems().into_iter().map(|problem| (spec.chain, problem))).collect()
     }
 
     /// The webhook sender. Use the handle for one call only, because the actor may be restarted.

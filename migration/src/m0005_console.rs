@@ -1,5 +1,4 @@
-//! What the operator console shows of the past: the command of each transition, alarms, acknowledgements and the supervision
-//! log.
+//! The past that the operator console shows: the command of each transition, alarms, acknowledgements and the supervision log.
 
 use crate::change::Change;
 

@@ -18,7 +18,7 @@ use payferry_domain::{Address, Chain, Hash32};
 use serde_json::json;
 
 use super::endpoint::{Answers, Call, Endpoint};
-pub use super::endpoint::{BATCH_CALLS_MAX, EndpointTrouble};
+pub use super::endpoint::{BATCH_CALLS_MAX, EndpointProblem};
 use super::failover::{no_endpoint, parse};
 use super::http;
 use super::wire::FeeHistory;
@@ -120,9 +120,9 @@ impl ChainClient {
     }
 
     /// Problems of the endpoints, by their index.
-    pub fn troubles(&self) -> Vec<EndpointTrouble> {
+    pub fn problems(&self) -> Vec<EndpointProblem> {
         let newest = self.endpoints.iter().filter_map(|endpoint| endpoint.head()).max();
-        self.endpoints.iter().enumerate().filter_map(|(index, endpoint)| endpoint.trouble(index, newest)).collect()
+        self.endpoints.iter().enumerate().filter_map(|(index, endpoint)| endpoint.problem(index, newest)).collect()
     }
 
     /// Returns the EIP-155 chain id.

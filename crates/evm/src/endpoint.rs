@@ -89,13 +89,13 @@ struct Health {
     probing: bool,
     no_batches_until: Option<Instant>,
     /// Current problem, as logged.
-    trouble: Option<Trouble>,
+    problem: Option<Problem>,
     /// Newest block that it reported.
     head: Option<u64>,
 }
 
 #[derive(Debug, Clone)]
-struct Trouble {
+struct Problem {
     kind: Degradation,
     since: SystemTime,
     why: String,
@@ -103,7 +103,7 @@ struct Trouble {
 
 /// Problem of an endpoint that is skipped while others are available.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EndpointTrouble {
+pub struct EndpointProblem {
     /// Index in the configuration.
     pub index: usize,
     /// Kind of the problem.
@@ -162,11 +162,11 @@ impl Endpoint {
     }
 
     /// Current problem. `newest` is the newest block of the chain.
-    pub(super) fn trouble(&self, index: usize, newest: Option<u64>) -> Option<EndpointTrouble> {
+    pub(super) fn problem(&self, index: usize, newest: Option<u64>) -> Option<EndpointProblem> {
         let health = self.health.lock();
-        let Trouble { kind, since, why } = health.trouble.clone()?;
+        let Problem { kind, since, why } = health.problem.clone()?;
         let lag_blocks = newest.zip(health.head).map(|(newest, head)| newest.saturating_sub(head));
-        Some(EndpointTrouble { index, kind, since, why, lag_blocks })
+        Some(EndpointProblem { index, kind, since, why, lag_blocks })
     }
 
     /// Records that the endpoint is behind the others, which are preferred for a while.
@@ -360,7 +360,7 @@ impl Endpoint {
                 (health.limits, health.limited_until, health.wrong) = (0, None, None);
                 if took > SLOW_AFTER {
                     health.strike(scope, Degradation::Slow, "its responses are slow");
-                } else if health.trouble.as_ref().is_none_or(|trouble| trouble.kind != Degradation::Lagging)
+                } else if health.problem.as_ref().is_none_or(|problem| problem.kind != Degradation::Lagging)
                     || health.aside_until.is_none_or(|until| until <= now)
                 {
                     health.recover(scope);
@@ -393,7 +393,7 @@ impl Health {
     fn recover(&mut self, scope: &Scope) {
         self.aside_until = None;
         scope.labels().usable(true);
-        if self.trouble.take().is_some() {
+        if self.problem.take().is_some() {
             tracing::info!(chain = %scope.labels(), endpoint = scope.index,
                 "endpoint {} of {} is healthy again", scope.index, scope.labels());
         }
@@ -401,10 +401,10 @@ impl Health {
 
     /// Logs a problem once per change.
     fn say(&mut self, scope: &Scope, kind: Degradation, why: &str) {
-        let known = self.trouble.take();
+        let known = self.problem.take();
         let is_new = known.as_ref().is_none_or(|known| known.kind != kind);
         let since = known.map_or_else(SystemTime::now, |known| known.since);
-        self.trouble = Some(Trouble { kind, since, why: why.to_owned() });
+        self.problem = Some(Problem { kind, since, why: why.to_owned() });
         if is_new {
             tracing::warn!(chain = %scope.labels(), endpoint = scope.index, kind = kind.as_str(),
                 "endpoint {} of {} is skipped: {why}", scope.index, scope.labels());

@@ -18,7 +18,9 @@ pub mod customers;
 mod decisions;
 mod events;
 mod health;
+mod history;
 mod input;
+mod lists;
 mod nodes;
 mod openapi;
 mod outbound;
@@ -30,6 +32,7 @@ pub mod psps;
 mod query;
 mod routes;
 mod runbooks;
+mod search;
 mod webhooks;
 
 use std::sync::Arc;
@@ -56,6 +59,7 @@ use zeroize::Zeroizing;
 
 use attention::feed::AttentionFeed;
 use events::EventTicker;
+use history::History;
 
 pub use approvals::{APPROVAL_SECS, keep_resuming as keep_resuming_approvals, resume as resume_approvals};
 pub use attempts::{
@@ -122,18 +126,25 @@ pub struct OperatorShared {
     door: Arc<Semaphore>,
     ticker: EventTicker,
     attention: AttentionFeed,
+    history: Arc<History>,
 }
 
 impl Operator {
-    /// State over a running tree.
-    pub fn new(system: System, mut config: OperatorConfig) -> Self {
+    /// State over a running tree. Samples the figures until the listener closes, in the runtime of the caller.
+    pub fn new(system: System, config: OperatorConfig) -> Self {
+        let operator = Self::over(system, config);
+        tokio::spawn(operator.clone().keep_sampling());
+        operator
+    }
+
+    fn over(system: System, mut config: OperatorConfig) -> Self {
         // Only a hash of the token is kept.
         let admission = admit::Admission::new(&std::mem::take(&mut config.token), system.sealer());
         let door = Arc::new(Semaphore::new(REQUESTS_AT_ONCE));
         let ticker = EventTicker::new(system.clock().real_now());
         attention::feed::describe();
-        let attention = AttentionFeed::default();
-        Self(Arc::new(OperatorShared { system, config, admission, door, ticker, attention }))
+        let (attention, history) = (AttentionFeed::default(), Arc::default());
+        Self(Arc::new(OperatorShared { system, config, admission, door, ticker, attention, history }))
     }
 }
 
@@ -166,7 +177,7 @@ pub fn router(operator: Operator) -> Router {
     let router = closed
         // Unknown paths also need an operator, so that an unauthenticated client does not learn which routes exist.
         .fallback(async || ApiError::NoRoute("docs/src/operate/listener.md"))
-        .layer(middleware::from_fn_with_state(operator.clone(), attention::feed::count))
+        .layer(middleware::from_fn_with_state(operator.clone(), page::with_context))
         .layer(middleware::from_fn_with_state(operator.clone(), admit::admit))
         .merge(open)
         .layer(Extension(query_names(&openapi::document())))

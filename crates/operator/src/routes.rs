@@ -12,8 +12,8 @@ use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use crate::{
-    Operator, actors, admit, approvals, attention, audit, chains, customers, decisions, events, health, nodes, openapi,
-    outbound, overview, pauses, payment, psps, runbooks, webhooks,
+    Operator, actors, admit, approvals, attention, audit, chains, customers, decisions, events, health, history, lists,
+    nodes, openapi, outbound, overview, pauses, payment, psps, runbooks, search, webhooks,
 };
 
 /// Access rule of a route.
@@ -82,6 +82,11 @@ pub fn table() -> Vec<Route> {
         json(ADMIN, routes!(nodes::drain)),
         json(VIEWER, routes!(nodes::list_leases)),
         json(ADMIN, routes!(nodes::hand_over)),
+        json(VIEWER, routes!(history::data)),
+        json(VIEWER, routes!(search::data)),
+        json(VIEWER, routes!(lists::payments::data)),
+        json(VIEWER, routes!(lists::deliveries::data)),
+        json(VIEWER, routes!(lists::operations::data)),
         json(VIEWER, routes!(payment::replay::data)),
         json(VIEWER, routes!(decisions::get)),
         json(OPERATOR, routes!(decisions::screen)),
@@ -117,7 +122,11 @@ pub fn table() -> Vec<Route> {
         page(VIEWER, "/ops/view/runbooks/{name}", runbooks::show),
         page(VIEWER, "/ops/view/actors/{kind}/{name}", actors::page::show),
         page(VIEWER, "/ops/view/shards/{shard}", actors::live::show_shard),
-        page(VIEWER, "/ops/view/payments", payment::page::find),
+        page(VIEWER, "/ops/view/history", history::page::show),
+        page(VIEWER, "/ops/view/search", search::show),
+        page(VIEWER, "/ops/view/payments", lists::payments::show),
+        page(VIEWER, "/ops/view/deliveries", lists::deliveries::show),
+        page(VIEWER, "/ops/view/operations", lists::operations::show),
         page(VIEWER, "/ops/view/payments/{payment_id}", payment::page::show),
         page(VIEWER, "/ops/view/payments/{payment_id}/replay", payment::replay::show),
         form(OPERATOR, "/ops/view/payments/{payment_id}/release", payment::page::release),

@@ -10,7 +10,7 @@ use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd};
 use crate::page::{Failure, NavSection, Page, path};
 
 /// The documents, by name.
-const BOOKS: [(&str, &str); 9] = [
+const RUNBOOKS: [(&str, &str); 9] = [
     ("payments", include_str!("../../../docs/src/operate/runbooks/payments.md")),
     ("journal", include_str!("../../../docs/src/operate/runbooks/journal.md")),
     ("chains", include_str!("../../../docs/src/operate/runbooks/chains.md")),
@@ -26,7 +26,7 @@ const BOOKS: [(&str, &str); 9] = [
 const INTRODUCTION: &str = include_str!("../../../docs/src/operate/runbooks/README.md");
 
 static RENDERED: LazyLock<Vec<(&str, String)>> =
-    LazyLock::new(|| BOOKS.iter().map(|(name, text)| (*name, rendered(text))).collect());
+    LazyLock::new(|| RUNBOOKS.iter().map(|(name, text)| (*name, rendered(text))).collect());
 
 /// Path of a runbook: `name#heading`.
 pub(crate) fn path_of(runbook: &str) -> String {
@@ -114,7 +114,7 @@ fn target(link: &str) -> Option<String> {
     let (file, heading) =
         link.split_once('#').map_or((link, String::new()), |(file, heading)| (file, format!("#{heading}")));
     let name = file.strip_suffix(".md")?;
-    BOOKS.iter().any(|(known, _)| *known == name).then(|| path_of(&format!("{name}{heading}")))
+    RUNBOOKS.iter().any(|(known, _)| *known == name).then(|| path_of(&format!("{name}{heading}")))
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub struct StoredTransition {
 pub struct Replayed {
     /// Its stored events, applied: the payment after it, and everything that follows from the events.
     pub transition: Transition,
-    /// What its command leads to now, if that is not the stored events.
+    /// Result of its command now, if it is not the stored events.
     pub difference: Option<DecisionDifference>,
     /// Invariants of this version that the payment after it violates.
     pub violated: Option<Violated>,

@@ -191,6 +191,21 @@ impl Browser {
         .await;
     }
 
+    /// Types a key into whatever has the focus.
+    pub async fn press(&self, key: &str) {
+        self.driver.active_element().await.unwrap().send_keys(key).await.unwrap();
+    }
+
+    /// Violations of accessibility rules that axe finds on the page, each with its elements. `axe` is the source of axe-core.
+    pub async fn violations(&self, axe: &str) -> Vec<String> {
+        let script = format!(
+            "{axe}; const done = arguments[arguments.length - 1]; axe.run().then(found => done(found.violations.map(one => \
+             one.id + ': ' + one.nodes.slice(0, 3).map(node => node.html.slice(0, 160)).join(' | '))))"
+        );
+        let found = self.driver.execute_async(script, Vec::new()).await.unwrap();
+        found.json().as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect()
+    }
+
     /// Acts on an element; retries if the page replaced it meanwhile.
     async fn when_there(&self, css: &str, act: impl AsyncFn(WebElement) -> WebDriverResult<()>) {
         eventually(format!("{css} is there"), async || act(self.driver.find(By::Css(css)).await?).await).await;

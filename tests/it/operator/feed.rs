@@ -72,7 +72,7 @@ async fn orphaned_settlement_and_overdrawn_payment_are_listed() {
     let item = until_stuck(&service, "settlement_orphaned", true).await;
     assert_has(&item, json!({ "payment_id": settled.id(), "money": "10.00 USDC" }));
     assert!(service.lift("settlement:base").await && service.lift("sending:base").await);
-    // Nothing of the refund is left, but the service may send it again from the empty wallet in vain.
+    // The settled payment has lost its money, too.
     let drawn = until_stuck(&service, "received_money_orphaned", true).await;
     assert_eq!(drawn["payment_id"], settled.id());
 }

@@ -15,6 +15,7 @@ mod feed;
 mod four_eyes;
 mod health;
 mod ledger;
+mod lists;
 mod openapi;
 mod outage;
 mod overload;

@@ -12,7 +12,9 @@ use crate::openapi::{WrongBody, assert_names, assert_sound, wrong_bodies};
 use crate::prelude::*;
 
 /// Lists without cursors, and why.
-const WHOLE_LISTS: [(&str, &str); 5] = [
+const WHOLE_LISTS: [(&str, &str); 7] = [
+    ("GET /ops/history", "one figure of limited length"),
+    ("GET /ops/search", "at most 50 results of each kind"),
     ("GET /ops/payments/{payment_id}/replay", "one history of limited size, which is replayed from its start"),
     ("GET /ops/actors", "a summary of limited size; `/ops/stuck` lists what is quarantined"),
     ("GET /ops/overview", "a summary of limited size"),
@@ -20,7 +22,9 @@ const WHOLE_LISTS: [(&str, &str); 5] = [
     ("GET /ops/stuck", "each kind is a list with a `next_cursor` of its own"),
 ];
 /// Reads whose records have no id or no times, and why.
-const OTHER_RECORDS: [(&str, &str); 11] = [
+const OTHER_RECORDS: [(&str, &str); 13] = [
+    ("/ops/history", "values of a figure"),
+    ("/ops/search", "results of any kind, each with its page"),
     ("/ops/payments/{payment_id}/replay", "transitions, named by their version"),
     ("/healthz", "the state of the process"),
     ("/readyz", "the state of the service"),

@@ -99,7 +99,7 @@ async fn withdrawal_page_has_the_decision_and_is_found_by_search() {
     let (service, _) = doubted().await;
     let order = ordered(&service, "4").await;
     let id = order.string("id");
-    let found = service.get(&format!("/ops/view/payments?id={id}")).await;
+    let found = service.get(&format!("/ops/view/search?q={id}")).await;
     let view = format!("/ops/view/sendings/{id}");
     assert_eq!(found.header("location"), Some(view.as_str()));
     service.get(&view).await.assert_shows(&["Destination", "4.00 USDC"]);

@@ -52,7 +52,7 @@ pub struct CommandOutcome<'a> {
     pub before: &'a Payment,
     /// The command.
     pub command: &'a Command,
-    /// What it led to.
+    /// The transition that it led to.
     pub transition: &'a Transition,
     /// Time that the decision took.
     pub took: Duration,

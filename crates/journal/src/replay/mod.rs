@@ -87,7 +87,7 @@ fn stored_of(
 }
 
 payferry_domain::named! {
-    /// What comes out differently.
+    /// Part of a payment that comes out differently.
     ReplayPart, "history, invariant, decision, state, announcements, postings" {
         /// The history has a gap, or this version cannot read it.
         History = "history",
@@ -111,7 +111,7 @@ pub struct ReplayDifference {
     pub payment_id: String,
     /// Its version; `None` if the difference is about the end of its history.
     pub version: Option<u32>,
-    /// What comes out differently.
+    /// The part that comes out differently.
     pub part: ReplayPart,
     /// Name of the stored command.
     pub command: Option<&'static str>,

@@ -12,6 +12,7 @@ use payferry_runtime::observe::{
 use serde::Serialize;
 
 use crate::Operator;
+use crate::history::page::plot_of;
 use crate::page::words::{
     Tone, actor_kind, ago, badge, count, fullest_path, grouped, millis, outbound_link, own_name, payment_link, plain,
 };
@@ -25,7 +26,7 @@ pub(crate) fn figures(node: &NodeView, now: Timestamp) -> Markup {
     html! {
         dl.figures {
             @if supervises(node.kind) { div { dt { "Children" } dd { (count(node.children_live)) } } }
-            (of(&node.figures))
+            (of(&node.figures, &|figure| plot_of(node.kind, &node.name, figure)))
             div {
                 dt { "Restarts" }
                 dd { (count(node.restarts)) small { @if let Some(since) = node.since { "running since " (ago(since, now)) } } }
@@ -42,12 +43,12 @@ const fn supervises(kind: ActorKind) -> bool {
 }
 
 /// Mailbox, messages and times.
-pub(super) fn of(figures: &ActorFigures) -> Markup {
+fn of(figures: &ActorFigures, plot: &dyn Fn(&str) -> Markup) -> Markup {
     html! {
-        div { dt { "Mailbox" } dd { (count(figures.mailbox)) } }
-        div { dt { "Messages" } dd { (count(figures.messages)) } }
-        div { dt { "Wait" } dd { (millis(figures.wait_ms)) small { (millis(figures.wait_ms_max)) " max" } } }
-        div { dt { "Handling" } dd { (millis(figures.handling_ms)) small { (millis(figures.handling_ms_max)) " max" } } }
+        div { dt { "Mailbox" } dd { (count(figures.mailbox)) (plot("mailbox")) } }
+        div { dt { "Messages" } dd { (count(figures.messages)) (plot("messages_per_second")) } }
+        div { dt { "Wait" } dd { (millis(figures.wait_ms)) small { (millis(figures.wait_ms_max)) " max" } (plot("wait_ms")) } }
+        div { dt { "Handling" } dd { (millis(figures.handling_ms)) small { (millis(figures.handling_ms_max)) " max" } (plot("handling_ms")) } }
     }
 }
 

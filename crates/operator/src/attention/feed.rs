@@ -1,13 +1,10 @@
 //! The last known numbers of entries, for the navigation bar, the metric and the ticks.
 //!
-//! They are read when something asks for them and they are old, by one task at a time: nothing is read while nobody looks.
+//! They are read when something asks for them and they are old, by one task at a time: an unwatched service reads nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use axum::extract::{Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
 use parking_lot::Mutex;
 
 use crate::Operator;
@@ -24,15 +21,6 @@ payferry_runtime::metrics! {
 const OLD_AFTER: Duration = Duration::from_secs(2);
 /// Longest wait of a page or a scrape for the first numbers.
 const FIRST_PATIENCE: Duration = Duration::from_secs(1);
-
-tokio::task_local! {
-    static ENTRIES: Option<Count>;
-}
-
-/// The number of entries, for the page that is being rendered; `None` if it is unknown.
-pub(crate) fn entries() -> Option<Count> {
-    ENTRIES.try_with(|entries| *entries).ok().flatten()
-}
 
 /// The last known numbers, and the acknowledgements for the time of an outage of the database.
 #[derive(Default)]
@@ -92,12 +80,4 @@ impl Operator {
         }
         known
     }
-}
-
-/// Middleware of the pages: makes the number of entries known to the navigation bar.
-pub(crate) async fn count(State(operator): State<Operator>, request: Request, next: Next) -> Response {
-    let is_page =
-        matches!(request.uri().path().strip_prefix("/ops"), Some(rest) if rest.is_empty() || rest.starts_with("/view"));
-    let entries = if is_page { operator.entries().await } else { None };
-    ENTRIES.scope(entries, next.run(request)).await
 }

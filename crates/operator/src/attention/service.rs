@@ -13,7 +13,7 @@ use payferry_domain::ledger::Asset;
 use payferry_domain::payment::TransferKey;
 use payferry_domain::{Chain, PaymentId, Timestamp};
 use payferry_entities::checks;
-use payferry_evm::client::EndpointTrouble;
+use payferry_evm::client::EndpointProblem;
 use payferry_journal::CommitBlocker;
 use payferry_journal::violations::{self, StoppedWrite};
 use payferry_nodes::Member;
@@ -95,14 +95,14 @@ fn invariants(now: Timestamp) -> Option<AttentionItem> {
 
 /// Endpoints that are skipped, with the number of blocks by which they are behind.
 fn endpoints(system: &System, now: Timestamp) -> Vec<AttentionItem> {
-    let item = |(chain, trouble): (Chain, EndpointTrouble)| {
-        let EndpointTrouble { index, kind, since, why, lag_blocks } = trouble;
+    let item = |(chain, trouble): (Chain, EndpointProblem)| {
+        let EndpointProblem { index, kind, since, why, lag_blocks } = trouble;
         let lag = lag_blocks.filter(|lag| *lag > 0).map(|lag| format!(", {lag} blocks behind")).unwrap_or_default();
         let reason = format!("{}{lag}: {why}", plain(kind.as_str()));
         let id = format!("{chain} endpoint {index}");
         AttentionItem::new(id, Some(since.into()), now, reason).on_chain(chain)
     };
-    system.endpoint_troubles().into_iter().map(item).collect()
+    system.endpoint_problems().into_iter().map(item).collect()
 }
 
 fn hindered(system: &System, now: Timestamp) -> Option<AttentionItem> {

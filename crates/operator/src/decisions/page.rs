@@ -17,7 +17,7 @@ use crate::decisions::DecisionKind;
 use crate::decisions::carry_out::{DecisionRequest, carry_out, next_refund};
 use crate::decisions::query::{BlockedLine, Decisions, Possible, decisions, held, may, may_refund, payer_in_review};
 use crate::page::form::Filled;
-use crate::page::words::{Tone, ago, audit_log, badge, count, done, grouped, panel, short, status};
+use crate::page::words::{Tone, ago, audit_log, badge, count, done, grouped, on_chain, panel, status, whole_on_chain};
 use crate::page::{Failure, NavSection, Page, Refused, id_of, path};
 
 /// `/ops/view/payments/{payment_id}/decide`.
@@ -97,10 +97,10 @@ fn page(decisions: &Decisions, said: &Markup, sent: Option<DecisionKind>, filled
                     @if !may.is_empty() { (screening(&here, transfer, &may, filled_of(DecisionKind::Screen), now)) }
                 }
                 @for refund in held(payment).filter(|refund| !may_refund(payment, refund, now).is_empty()) {
-                    (refund_screening(&here, refund, filled_of(DecisionKind::ScreenRefund), now))
+                    (refund_screening(&here, payment, refund, filled_of(DecisionKind::ScreenRefund), now))
                 }
                 @if let Some(authorization) = payer_in_review(payment) {
-                    (payer_screening(&here, authorization, filled_of(DecisionKind::ScreenPayer), now))
+                    (payer_screening(&here, payment, authorization, filled_of(DecisionKind::ScreenPayer), now))
                 }
                 @for refund in held(payment).filter(|refund| refund.awaits_approval()) {
                     (approval(&here, payment, refund, filled_of(DecisionKind::ApproveRefund), now))
@@ -149,8 +149,8 @@ fn screening(here: &str, transfer: &Transfer, may: &[Decision], filled: &Filled,
                 p { (verdict(said)) }
             }
             dl.facts {
-                dt { "Transaction" } dd { (short(&tx_hash)) " on " (chain) }
-                dt { "From" } dd.mono { (checksummed(transfer.from)) }
+                dt { "Transaction" } dd { (on_chain(chain, &tx_hash)) " on " (chain) }
+                dt { "From" } dd { (whole_on_chain(transfer.key.chain, &checksummed(transfer.from))) }
                 dt { "State" } dd { (status(transfer.status.as_str())) }
                 @if let Some(finding) = finding(said, now) { dt { "Screening" } dd { (finding) } }
             }
@@ -169,7 +169,7 @@ fn screening(here: &str, transfer: &Transfer, may: &[Decision], filled: &Filled,
     }
 }
 
-fn refund_screening(here: &str, refund: &Refund, filled: &Filled, now: Timestamp) -> Markup {
+fn refund_screening(here: &str, payment: &Payment, refund: &Refund, filled: &Filled, now: Timestamp) -> Markup {
     let said = refund.verdict.as_deref();
     html! {
         section.panel aria-label={ "Refund " (refund.id) } {
@@ -178,7 +178,7 @@ fn refund_screening(here: &str, refund: &Refund, filled: &Filled, now: Timestamp
                 p { (verdict(said)) }
             }
             dl.facts {
-                dt { "To" } dd.mono { (checksummed(refund.to)) }
+                dt { "To" } dd { (whole_on_chain(refund.asset.map_or(payment.terms.chain, |asset| asset.chain), &checksummed(refund.to))) }
                 @if let Some(finding) = finding(said, now) { dt { "Screening" } dd { (finding) } }
             }
             div.body {
@@ -194,7 +194,13 @@ fn refund_screening(here: &str, refund: &Refund, filled: &Filled, now: Timestamp
     }
 }
 
-fn payer_screening(here: &str, authorization: &Authorization, filled: &Filled, now: Timestamp) -> Markup {
+fn payer_screening(
+    here: &str,
+    payment: &Payment,
+    authorization: &Authorization,
+    filled: &Filled,
+    now: Timestamp,
+) -> Markup {
     let said = authorization.verdict.as_deref();
     html! {
         section.panel aria-label="Payer of the authorization" {
@@ -203,7 +209,7 @@ fn payer_screening(here: &str, authorization: &Authorization, filled: &Filled, n
                 p { (verdict(said)) }
             }
             dl.facts {
-                dt { "Payer" } dd.mono { (checksummed(authorization.from)) }
+                dt { "Payer" } dd { (whole_on_chain(payment.terms.chain, &checksummed(authorization.from))) }
                 @if let Some(finding) = finding(said, now) { dt { "Screening" } dd { (finding) } }
             }
             div.body {
@@ -228,8 +234,8 @@ fn approval(here: &str, payment: &Payment, refund: &Refund, filled: &Filled, now
                 p { (verdict(refund.verdict.as_deref())) }
             }
             dl.facts {
-                dt { "To" } dd.mono { (checksummed(refund.to)) }
-                dt { "Token" } dd { @if let Some(token) = payment.token_of(asset) { (token) } @else { (short(&checksummed(asset.address))) } " on " (asset.chain) }
+                dt { "To" } dd { (whole_on_chain(refund.asset.map_or(payment.terms.chain, |asset| asset.chain), &checksummed(refund.to))) }
+                dt { "Token" } dd { @if let Some(token) = payment.token_of(asset) { (token) } @else { (on_chain(asset.chain, &checksummed(asset.address))) } " on " (asset.chain) }
                 dt { "Requested" } dd { (ago(refund.requested_at, now)) }
                 @if let Some(finding) = finding(refund.verdict.as_deref(), now) { dt { "Screening" } dd { (finding) } }
             }

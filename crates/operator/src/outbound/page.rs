@@ -18,7 +18,9 @@ use crate::decisions::page::{finding, verdict};
 use crate::outbound::query::{OutboundFacts, outbound};
 use crate::outbound::{FIELDS, OutboundDecision, carry_out};
 use crate::page::form::Filled;
-use crate::page::words::{Tone, ago, audit_log, badge, heading, outbound_link, panel, short, status};
+use crate::page::words::{
+    Tone, ago, audit_log, badge, heading, on_chain, outbound_link, panel, status, whole_on_chain,
+};
 use crate::page::{Failure, NavSection, Page, PageRequest, Refused, id_of, path};
 use crate::payment::page::{deliveries_panel, on_chain_panel};
 
@@ -148,10 +150,10 @@ fn money(outbound: &OutboundTransfer, now: Timestamp) -> Markup {
                 dt { "Customer" } dd { a.mono href={ (path("customers")) "/" (customer) } { (customer) } }
             }
             @if let Some(reference) = &order.reference { dt { "Reference" } dd { (reference) } }
-            dt { "To" } dd.mono { (checksummed(order.to)) }
+            dt { "To" } dd { (whole_on_chain(order.asset.chain, &checksummed(order.to))) }
             dt { "Screening" }
             dd { (verdict(screening)) @if let Some(finding) = finding(screening, now) { " " (finding) } }
-            @if let Some(hash) = &outbound.tx_hash { dt { "Transaction" } dd { (short(&hash.to_string())) } }
+            @if let Some(hash) = &outbound.tx_hash { dt { "Transaction" } dd { (on_chain(order.asset.chain, &hash.to_string())) } }
             @if let Some(failure) = &outbound.failure { dt { "Failed" } dd { span.bad-ink.reason { (failure) } } }
             @if let Some(at) = outbound.finished_at { dt { "Finished" } dd { (ago(at, now)) } }
         }

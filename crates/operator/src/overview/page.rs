@@ -13,6 +13,7 @@ use crate::actors::{journal, panel as actor, tree};
 use crate::attention::page as attention;
 use crate::chains::page as chains;
 use crate::health::Readiness;
+use crate::history::page::plot;
 use crate::overview::{self, Overview, UnsafeSetting};
 use crate::page::words::{Tone, ago, badge, count, counted, grouped, millis, panel, status};
 use crate::page::{NavSection, Page, PageRequest, path};
@@ -111,23 +112,25 @@ fn figures(view: &Overview, now: Timestamp) -> Markup {
                         @if view.payments_quarantined > 0 { (count(view.payments_quarantined)) " quarantined, " }
                         @match all { Some(all) => { "of " (grouped(all)) }, None => "counting the total" }
                     }
+                    (plot("kind/payment/live"))
                 }
             }
-            div { dt { "Mailboxes" } dd { (count(waiting)) small { "messages queued" } } }
+            div { dt { "Mailboxes" } dd { (count(waiting)) small { "messages queued" } (plot("mailboxes")) } }
             div {
                 dt { "Journal" }
-                dd { (millis(journal::commit_ms(stats))) small { "per commit, " (journal::writes_mean(stats)) " writes" } }
+                dd { (millis(journal::commit_ms(stats))) small { "per commit, " (journal::writes_mean(stats)) " writes" } (plot("journal/writes_per_second")) }
             }
             div {
                 dt { "Webhooks" }
                 dd {
                     @match view.webhooks.as_ref().map(|webhooks| &webhooks.backlog) {
                         Some(backlog) => {
-                            (webhook_pages::waiting(backlog))
+                            a href=(path("deliveries")) { (webhook_pages::waiting(backlog)) }
                             small { @match backlog.waiting_since { Some(since) => { "oldest " (ago(since.0, now)) }, None => "none waiting" } }
                         }
                         None => { "–" small { "unknown" } }
                     }
+                    (plot("webhooks/waiting"))
                 }
             }
             div {
@@ -139,14 +142,16 @@ fn figures(view: &Overview, now: Timestamp) -> Markup {
                         Some(limit) => span.bad-ink { "up to " (format!("{limit:.0}")) "/s" },
                     }
                     small { (grouped(view.admission.refused)) " refused as overloaded" }
+                    (plot("admission/refused_per_second"))
                 }
             }
-            div { dt { "To settle" } dd { (chains::to_settle(&view.chains)) } }
+            div { dt { "To settle" } dd { a href={ (path("operations")) "?status=queued" } { (chains::to_settle(&view.chains)) } (plot("kind/settler/mailbox")) } }
             div {
                 dt { "Restarts" }
                 dd {
                     (count(restarts))
                     small { @match view.incidents.first() { Some(last) => (ago(last.at, now)), None => "none" } }
+                    (plot("restarts_per_second"))
                 }
             }
         }
@@ -178,6 +183,15 @@ fn payments_panel(tally: Option<&[Tallied]>) -> Markup {
     panel("payments", "Payments", "total, by status and chain", &body)
 }
 
+/// Path of the list of these payments.
+fn list(status: Option<Status>, chain: Option<Chain>) -> String {
+    let status = status.map(|status| format!("status={status}"));
+    let chain = chain.map(|chain| format!("chain={chain}"));
+    let filters: Vec<String> = status.into_iter().chain(chain).collect();
+    let mark = if filters.is_empty() { "" } else { "?" };
+    format!("{}{mark}{}", path("payments"), filters.join("&"))
+}
+
 /// Table with a row for each status and a column for each chain.
 fn payments_table(tally: &[Tallied]) -> Markup {
     let number = |wanted: &dyn Fn(&Tallied) -> bool| -> u64 {
@@ -199,18 +213,18 @@ fn payments_table(tally: &[Tallied]) -> Markup {
                 @for one in Status::ALL {
                     tr id={ "status-" (one) } {
                         th scope="row" { (status(one.as_str())) }
-                        td.n { (count(number(&|t| t.status == one))) }
+                        td.n { a href=(list(Some(one), None)) { (count(number(&|t| t.status == one))) } }
                         td.n { (count(live(&|t| t.status == one))) }
-                        @for chain in Chain::ALL { td.n { (count(number(&|t| t.status == one && t.chain == chain))) } }
+                        @for chain in Chain::ALL { td.n { a href=(list(Some(one), Some(chain))) { (count(number(&|t| t.status == one && t.chain == chain))) } } }
                     }
                 }
             }
             tfoot {
                 tr {
                     th scope="row" { "All" }
-                    td.n { (count(number(&|_| true))) }
+                    td.n { a href=(list(None, None)) { (count(number(&|_| true))) } }
                     td.n { (count(live(&|_| true))) }
-                    @for chain in Chain::ALL { td.n { (count(number(&|t| t.chain == chain))) } }
+                    @for chain in Chain::ALL { td.n { a href=(list(None, Some(chain))) { (count(number(&|t| t.chain == chain))) } } }
                 }
             }
         }

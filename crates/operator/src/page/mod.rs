@@ -6,8 +6,11 @@
 //! the policy allows them by hash. Deliberately absent: a build step, resources from other sites, and lists that grow
 //! with the payments.
 
+mod context;
 pub(crate) mod form;
 pub(crate) mod words;
+
+pub(crate) use context::{context, with_context};
 
 use std::str::FromStr;
 use std::sync::LazyLock;
@@ -25,11 +28,10 @@ use payferry_httpkit::pages::script_policy;
 use payferry_runtime::request;
 use sea_orm::DbErr;
 
-use crate::attention::feed::entries;
 use crate::query::Count;
 
 const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("live.js");
+const SCRIPT: &str = concat!(include_str!("live.js"), include_str!("keys.js"));
 
 /// Request header of the script's refresh. The response is then only the page's `<main>` element.
 const FRAGMENT: HeaderName = HeaderName::from_static("x-fragment");
@@ -57,6 +59,8 @@ pub(crate) enum NavSection {
     Overview,
     /// Items that need attention.
     Attention,
+    /// Payments, and the lists about them.
+    Payments,
     /// Customers and their verification.
     Customers,
     Pauses,
@@ -131,7 +135,7 @@ fn respond(status: StatusCode, markup: Markup) -> Response {
     ];
     let mut response = (status, headers, markup.into_string()).into_response();
     // The script changes the navigation bar and the title, which are not part of a fragment.
-    if let Some(entries) = entries().and_then(|entries| HeaderValue::from_str(&entries.to_string()).ok()) {
+    if let Some(entries) = context().entries.and_then(|entries| HeaderValue::from_str(&entries.to_string()).ok()) {
         response.headers_mut().insert(ENTRIES, entries);
     }
     response
@@ -141,10 +145,10 @@ fn whole(page: &Page) -> Markup {
     let is_inside = page.place != NavSection::Outside;
     // The style sheet hides the forms that this role may not use.
     let role = request::current().and_then(|request| request.role);
-    let attention = entries().filter(|entries| *entries != Count::default() && is_inside);
+    let attention = context().entries.filter(|entries| *entries != Count::default() && is_inside);
     html! {
         (DOCTYPE)
-        html lang="en" {
+        html lang="en" data-theme=[context().theme] {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
@@ -157,7 +161,7 @@ fn whole(page: &Page) -> Markup {
                 a.skip href="#content" { "Skip to content" }
                 @if is_inside { (bar(page)) }
                 (content(page))
-                @if is_inside { script { (PreEscaped(SCRIPT)) } }
+                @if is_inside { (keys()) script { (PreEscaped(SCRIPT)) } }
             }
         }
     }
@@ -174,24 +178,40 @@ fn bar(page: &Page) -> Markup {
                     a href="/ops" aria-current=[current(NavSection::Overview)] { "Overview" }
                     a href="/ops/view/stuck" aria-current=[current(NavSection::Attention)] {
                         "Needs attention"
-                        @let entries = entries().filter(|entries| *entries != Count::default());
+                        @let entries = context().entries.filter(|entries| *entries != Count::default());
                         " " span #attention.badge.bad hidden[entries.is_none()] { (entries.unwrap_or_default()) }
                     }
+                    a href="/ops/view/payments" aria-current=[current(NavSection::Payments)] { "Payments" }
                     a href="/ops/view/pauses" aria-current=[current(NavSection::Pauses)] { "Pauses" }
                     a href="/ops/view/nodes" aria-current=[current(NavSection::Nodes)] { "Nodes" }
                     a href="/ops/view/customers" aria-current=[current(NavSection::Customers)] { "Customers" }
                     a href="/ops/view/psps" aria-current=[current(NavSection::Psps)] { "PSPs" }
                 }
-                form.search role="search" action="/ops/view/payments" method="get" {
-                    input type="search" name="id" placeholder="Find a payment: pay_…" aria-label="Payment id"
-                        autocomplete="off" spellcheck="false" required maxlength="64";
-                    button.quiet { "Find" }
+                form.search role="search" action="/ops/view/search" method="get" {
+                    input #search type="search" name="q" placeholder="Search: id, hash, wallet, reference" aria-label="Search"
+                        autocomplete="off" spellcheck="false" required maxlength="200";
+                    button.quiet { "Search" }
                 }
+                button #theme.plain type="button" title="Theme: automatic, dark or light" { "auto" }
+                button #key-help.plain type="button" title="Keys" aria-label="Keys" { "?" }
                 @if page.is_live { span #link role="status" data-state="idle" { "not live" } }
                 form.inline.leave method="post" action="/ops/logout" {
                     button.plain title=[operator.as_deref()] { "Log out" }
                 }
             }
+        }
+    }
+}
+
+/// Keys of the script.
+fn keys() -> Markup {
+    let keys =
+        [("/", "search"), ("j, k", "next and previous row"), ("Enter", "open the row"), ("?", "show and hide this")];
+    html! {
+        dialog #help aria-labelledby="help-title" {
+            h2 #help-title { "Keys" }
+            dl.facts { @for (key, words) in keys { dt { kbd { (key) } } dd { (words) } } }
+            form method="dialog" { button.quiet { "Close" } }
         }
     }
 }

@@ -8,7 +8,7 @@ use payferry_accounts::audit::AuditEntry;
 use payferry_domain::Timestamp;
 use payferry_runtime::observe::ActorKind;
 
-use crate::page::path;
+use crate::page::{self, path};
 use crate::query::Count;
 
 payferry_domain::named! {
@@ -188,6 +188,55 @@ pub(crate) fn short(hex: &str) -> Markup {
         }
     }
 }
+
+/// Hash or address on a chain, with its middle left out: with a link to the explorer of the chain, if it has one, and a button
+/// that copies it.
+pub(crate) fn on_chain(chain: impl std::fmt::Display, hex: &str) -> Markup {
+    html! {
+        @match explorer_of(&chain.to_string(), hex) {
+            Some(link) => a href=(link) rel="noreferrer" target="_blank" { (short(hex)) },
+            None => (short(hex)),
+        }
+        (copy(hex))
+    }
+}
+
+/// The same in full.
+pub(crate) fn whole_on_chain(chain: impl std::fmt::Display, hex: &str) -> Markup {
+    html! {
+        @match explorer_of(&chain.to_string(), hex) {
+            Some(link) => a.mono href=(link) rel="noreferrer" target="_blank" { (hex) },
+            None => span.mono { (hex) },
+        }
+        (copy(hex))
+    }
+}
+
+/// Button that copies a text. The style sheet hides it where no script runs.
+pub(crate) fn copy(text: &str) -> Markup {
+    html! { " " button.copy type="button" data-copy=(text) title="Copy" aria-label={ "Copy " (text) } { "⧉" } }
+}
+
+/// Characters of a transaction hash; an address is shorter.
+const HASH_CHARS: usize = 66;
+
+/// Page of a transaction or an address at the explorer of a public chain.
+fn explorer_of(chain: &str, hex: &str) -> Option<String> {
+    let chain_id = page::context().chain_ids.into_iter().find(|(known, _)| known.as_str() == chain)?.1;
+    let site = EXPLORERS.iter().find(|(known, _)| *known == chain_id)?.1;
+    let page = if hex.len() == HASH_CHARS { "tx" } else { "address" };
+    Some(format!("https://{site}/{page}/{hex}"))
+}
+
+/// Explorers of the public chains and their test networks, by EIP-155 chain id.
+const EXPLORERS: [(u64, &str); 6] = [
+    (8_453, "basescan.org"),
+    (84_532, "sepolia.basescan.org"),
+    (137, "polygonscan.com"),
+    (80_002, "amoy.polygonscan.com"),
+    (42_161, "arbiscan.io"),
+    (421_614, "sepolia.arbiscan.io"),
+];
 
 pub(crate) fn payment_link(id: &str) -> Markup {
     html! { a.mono href={ "/ops/view/payments/" (id) } { (id) } }

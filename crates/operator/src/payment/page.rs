@@ -1,15 +1,13 @@
 //! Page of one payment: its state, history, money, webhooks and actor.
 
-use axum::extract::{Path, Query};
+use axum::extract::Path;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use payferry_domain::outbound::OutboundId;
 use payferry_domain::payment::{AuthorizationEnd, Decision, Event, Payment, TransferKey, TransferToken};
-use payferry_domain::{Amount, PaymentId, Timestamp};
+use payferry_domain::{Amount, Chain, PaymentId, Timestamp};
 use payferry_entities::{DeliveryStatus, OperationStatus};
 use payferry_evm::wallet::checksummed;
 use payferry_journal::webhooks::log::LogEntry;
-use serde::Deserialize;
 
 use crate::Operator;
 use crate::actors::panel::{self as actor, One};
@@ -17,26 +15,11 @@ use crate::actors::quarantine;
 use crate::decisions::aside::SetAsideLine;
 use crate::decisions::page as decisions;
 use crate::page::words::{
-    Tone, ago, badge, clock, count, exact, float, head, millis, panel, plain, short, span, status,
+    Tone, ago, badge, clock, count, exact, float, head, millis, on_chain, panel, plain, short, span, status,
+    whole_on_chain,
 };
 use crate::page::{Failure, NavSection, Page, PageRequest, Refused, id_of, path};
 use crate::payment::{self, Operation, PaymentFacts, TransitionView};
-
-/// Query of the search box.
-#[derive(Deserialize)]
-pub(crate) struct Search {
-    id: Option<String>,
-}
-
-/// Redirects from the search box to the payment.
-pub(crate) async fn find(Query(search): Query<Search>) -> Result<Response, Failure> {
-    let id = search.id.unwrap_or_default();
-    if let Ok(outbound) = id.trim().parse::<OutboundId>() {
-        return Ok(Redirect::to(&format!("{}/{outbound}", path("sendings"))).into_response());
-    }
-    let id = PaymentId::of_public(id.trim()).ok_or_else(|| Failure::not_found("payment", id))?;
-    Ok(Redirect::to(&format!("{}/{id}", path("payments"))).into_response())
-}
 
 pub(crate) async fn show(
     operator: Operator,
@@ -48,7 +31,7 @@ pub(crate) async fn show(
     let facts = payment::payment(&operator.system, id).await?.ok_or_else(missing)?;
     let clock = operator.system.clock();
     let body = body(&facts, clock.now(), clock.real_now());
-    Ok(request.answer(&Page::live(format!("Payment {id}"), NavSection::Overview, body)))
+    Ok(request.answer(&Page::live(format!("Payment {id}"), NavSection::Payments, body)))
 }
 
 /// Releases a quarantined payment.
@@ -65,7 +48,7 @@ fn body(facts: &PaymentFacts, now: Timestamp, real_now: Timestamp) -> Markup {
     let here = format!("{}/{}", path("payments"), terms.id);
     html! {
         p.crumbs {
-            a href="/ops" { "Overview" }
+            a href=(path("payments")) { "Payments" }
             @if let Some(shard) = facts.shard { a href={ (path("shards")) "/" (shard) } { "shard " (shard) } }
             span { "payment" }
         }
@@ -80,7 +63,7 @@ fn body(facts: &PaymentFacts, now: Timestamp, real_now: Timestamp) -> Markup {
         (decisions::hint(&facts.can, terms.id))
         div.grid.two {
             div.col {
-                (history(&facts.transitions, &here, now))
+                (history(&facts.transitions, &here, terms.chain, now))
                 (transfers(payment, now))
                 (on_chain_panel(&facts.operations, now))
                 (deliveries_panel(&facts.deliveries, real_now))
@@ -97,7 +80,7 @@ fn body(facts: &PaymentFacts, now: Timestamp, real_now: Timestamp) -> Markup {
 fn transfers(payment: &Payment, now: Timestamp) -> Markup {
     html! {
         section.panel aria-labelledby="transfers" {
-            header { h2 #transfers { "Transfers" } p { "to " span.mono { (short(&checksummed(payment.terms.wallet))) } } }
+            header { h2 #transfers { "Transfers" } p { "to " (on_chain(payment.terms.chain, &checksummed(payment.terms.wallet))) } }
             @if payment.transfers.is_empty() {
                 p.none { "No transfers received." }
             } @else {
@@ -106,7 +89,7 @@ fn transfers(payment: &Payment, now: Timestamp) -> Markup {
                     tbody {
                         @for transfer in &payment.transfers {
                             tr id={ (transfer.key.tx_hash) "-" (transfer.key.log_index) "-" (short(&transfer.key.block_hash.to_string())) } {
-                                th scope="row" { (short(&transfer.key.tx_hash.to_string())) br; small { "from " (short(&checksummed(transfer.from))) } }
+                                th scope="row" { (on_chain(transfer.key.chain, &transfer.key.tx_hash.to_string())) br; small { "from " (on_chain(transfer.key.chain, &checksummed(transfer.from))) } }
                                 td.n { (transfer.amount) (token(transfer.token)) }
                                 td {
                                     (status(transfer.status.as_str()))
@@ -147,14 +130,14 @@ fn money(payment: &Payment, set_aside: &[SetAsideLine], now: Timestamp) -> Marku
             dt { "Payable until" } dd { (exact(payment.expires_at)) " " small { (ago(payment.expires_at, now)) } }
             @if let Some(settlement) = &payment.settlement {
                 dt { "Settlement" }
-                dd { (status(settlement.state.as_str())) " " (settlement.amount) @if let Some(hash) = settlement.tx_hash { br; (short(&hash.to_string())) } }
+                dd { (status(settlement.state.as_str())) " " (settlement.amount) @if let Some(hash) = settlement.tx_hash { br; (on_chain(payment.terms.chain, &hash.to_string())) } }
                 dt { "Split" } dd { (settlement.psp_amount) " to the PSP, " (settlement.treasury_fee) " to the treasury" }
                 @if let Some(failure) = &settlement.failure { dt { "Failed" } dd { span.bad-ink { (failure) } " " small { (settlement.failures) " times" } } }
                 @if let Some(at) = settlement.retry_at { dt { "Next attempt" } dd { (ago(at, now)) } }
             }
             @for refund in &payment.refunds {
                 dt { "Refund" }
-                dd { (status(refund.public_status())) " " (refund.amount) " to " (short(&checksummed(refund.to))) @if let Some(failure) = &refund.failure { br; span.bad-ink { (failure) } } }
+                dd { (status(refund.public_status())) " " (refund.amount) " to " (on_chain(refund.asset.map_or(payment.terms.chain, |asset| asset.chain), &checksummed(refund.to))) @if let Some(failure) = &refund.failure { br; span.bad-ink { (failure) } } }
             }
         }
     };
@@ -169,8 +152,8 @@ fn agreed(facts: &PaymentFacts) -> Markup {
             @if let Some(merchant) = &terms.merchant_id { dt { "Merchant" } dd.mono { (merchant) } }
             @if let Some(customer) = &terms.customer_id { dt { "Customer" } dd.mono { (customer) } }
             @if let Some(reference) = &terms.reference { dt { "Reference" } dd { (reference) } }
-            dt { "Wallet" } dd.mono { (checksummed(terms.wallet)) }
-            dt { "Token" } dd.mono { (checksummed(terms.token_address)) }
+            dt { "Wallet" } dd { (whole_on_chain(terms.chain, &checksummed(terms.wallet))) }
+            dt { "Token" } dd { (whole_on_chain(terms.chain, &checksummed(terms.token_address))) }
             dt { "Fee" } dd { (terms.fee_bps.get()) " basis points" }
         }
     };
@@ -207,7 +190,7 @@ fn operation_row(operation: &Operation, now: Timestamp) -> Markup {
                 @if row.attempts > 1 { br; small { (count(row.attempts)) " times" } }
             }
             td {
-                @match hash { Some(hash) => (short(hash)), None => "–" }
+                @match hash { Some(hash) => (on_chain(&row.chain, hash)), None => "–" }
                 @if let Some(transaction) = transaction {
                     br; small { "nonce " (transaction.row.nonce) @if transaction.attempts.len() > 1 { ", signed " (count(transaction.attempts.len())) " times" } }
                 }
@@ -293,7 +276,7 @@ struct TimelineEntry {
 }
 
 /// The history, oldest first.
-fn history(transitions: &[TransitionView], here: &str, now: Timestamp) -> Markup {
+fn history(transitions: &[TransitionView], here: &str, chain: Chain, now: Timestamp) -> Markup {
     html! {
         section.panel aria-labelledby="history" {
             header {
@@ -301,13 +284,13 @@ fn history(transitions: &[TransitionView], here: &str, now: Timestamp) -> Markup
                 p { "service clock, UTC" }
                 a.more href={ (here) "/replay" } { "Replay" }
             }
-            ol.line { @for one in transitions { (history_entry(one, now)) } }
+            ol.line { @for one in transitions { (history_entry(one, chain, now)) } }
         }
     }
 }
 
-fn history_entry(transition: &TransitionView, now: Timestamp) -> Markup {
-    let entries: Vec<TimelineEntry> = transition.events.iter().map(entry_of).collect();
+fn history_entry(transition: &TransitionView, chain: Chain, now: Timestamp) -> Markup {
+    let entries: Vec<TimelineEntry> = transition.events.iter().map(|event| entry_of(event, chain)).collect();
     let tone = entries.iter().map(|entry| entry.tone).max().unwrap_or(Tone::Idle);
     html! {
         li id={ "version-" (transition.version) } class=(tone.as_str()) {
@@ -325,7 +308,7 @@ fn history_entry(transition: &TransitionView, now: Timestamp) -> Markup {
     }
 }
 
-fn entry_of(event: &Event) -> TimelineEntry {
+fn entry_of(event: &Event, chain: Chain) -> TimelineEntry {
     let said = |tone, headline: Markup| TimelineEntry { tone, headline, detail: None };
     let with = |tone, headline: Markup, detail: Markup| TimelineEntry { tone, headline, detail: Some(detail) };
     match event {
@@ -338,7 +321,7 @@ fn entry_of(event: &Event) -> TimelineEntry {
             if remine_until.is_some() { Tone::Warn } else { Tone::Idle },
             html! { "Transfer of " (transfer.amount) " " (transfer.status) ", in block " (transfer.block.number) },
             html! {
-                (tx(transfer.key)) " from " (short(&transfer.from.to_string()))
+                (tx(transfer.key)) " from " (on_chain(transfer.key.chain, &transfer.from.to_string()))
                 @if let Some(until) = remine_until { ", waiting to be mined again until " (exact(*until)) }
             },
         ),
@@ -383,7 +366,7 @@ fn entry_of(event: &Event) -> TimelineEntry {
             said(Tone::Bad, html! { (badge("failed", Tone::Bad)) " " (plain(reason.as_str())) })
         }
         Event::SettlementCompleted { tx_hash, .. } => {
-            with(Tone::Idle, html! { "Settlement final" }, html! { (short(&tx_hash.to_string())) })
+            with(Tone::Idle, html! { "Settlement final" }, html! { (on_chain(chain, &tx_hash.to_string())) })
         }
         Event::Settled { .. } => said(Tone::Good, html! { (badge("settled", Tone::Good)) }),
         Event::SettlementFailed { reason, retry_at, .. } => {
@@ -396,7 +379,7 @@ fn entry_of(event: &Event) -> TimelineEntry {
         Event::AuthorizationAccepted { authorization } => with(
             Tone::Idle,
             html! { "Authorization of " (authorization.value) " accepted" },
-            html! { "by " (short(&authorization.from.to_string())) ", until " (exact(authorization.valid_before)) },
+            html! { "by " (on_chain(chain, &authorization.from.to_string())) ", until " (exact(authorization.valid_before)) },
         ),
         Event::AuthorizationScreened { verdict } => with(
             tone_of(verdict.decision),
@@ -405,7 +388,7 @@ fn entry_of(event: &Event) -> TimelineEntry {
         ),
         Event::AuthorizationQueued => said(Tone::Idle, html! { "Authorization queued for collection" }),
         Event::AuthorizationCollected { tx_hash, .. } => {
-            with(Tone::Good, html! { "Authorization collected" }, html! { (short(&tx_hash.to_string())) })
+            with(Tone::Good, html! { "Authorization collected" }, html! { (on_chain(chain, &tx_hash.to_string())) })
         }
         Event::AuthorizationOrphaned { .. } => {
             said(Tone::Bad, html! { "Collection reorged, after it was final by its tier" })
@@ -421,7 +404,7 @@ fn entry_of(event: &Event) -> TimelineEntry {
             Tone::Idle,
             html! { "Refund of " (refund.amount) " accepted, requested by the " (refund.requested_by) },
             html! {
-                "to " (short(&refund.to.to_string()))
+                "to " (on_chain(chain, &refund.to.to_string()))
                 @if *withdraws_settlement { "; replaces the settlement" }
                 @if refund.awaits_approval() { "; above the limit, waits for approval" }
             },
@@ -430,7 +413,7 @@ fn entry_of(event: &Event) -> TimelineEntry {
             with(Tone::Idle, html! { "Refund approved by the operator" }, html! { span.mono { (refund_id) } })
         }
         Event::RefundSent { tx_hash, .. } => {
-            with(Tone::Idle, html! { "Refund sent" }, html! { (short(&tx_hash.to_string())) })
+            with(Tone::Idle, html! { "Refund sent" }, html! { (on_chain(chain, &tx_hash.to_string())) })
         }
         Event::RefundFailed { reason, .. } => with(Tone::Bad, html! { "Refund failed" }, html! { (reason) }),
     }
@@ -445,7 +428,7 @@ const fn tone_of(decision: Decision) -> Tone {
 }
 
 fn tx(key: TransferKey) -> Markup {
-    html! { (short(&key.tx_hash.to_string())) " log " (key.log_index) }
+    html! { (on_chain(key.chain, &key.tx_hash.to_string())) " log " (key.log_index) }
 }
 
 fn between(from: Timestamp, to: Timestamp) -> String {

@@ -135,7 +135,7 @@ pub(crate) async fn show(
     let place = history.steps.iter().position(|step| step.stored.version == wanted);
     let place = place.ok_or_else(|| Failure::not_found("version of the payment", wanted.to_string()))?;
     let body = body(id, &history, place, operator.system.clock().now());
-    Ok(request.answer(&Page::still(format!("Replay of {id}"), NavSection::Overview, body)))
+    Ok(request.answer(&Page::still(format!("Replay of {id}"), NavSection::Payments, body)))
 }
 
 fn body(id: PaymentId, history: &ReplayedHistory, place: usize, now: Timestamp) -> Markup {
@@ -144,7 +144,7 @@ fn body(id: PaymentId, history: &ReplayedHistory, place: usize, now: Timestamp) 
     let step = &steps[place];
     let before = place.checked_sub(1).map(|before| &steps[before].replayed.transition.payment);
     html! {
-        p.crumbs { a href="/ops" { "Overview" } a href={ (path("payments")) "/" (id) } { "payment" } span { "replay" } }
+        p.crumbs { a href=(path("payments")) { "Payments" } a href={ (path("payments")) "/" (id) } { "payment" } span { "replay" } }
         div.title {
             h1 { "Replay" }
             (status(step.replayed.transition.payment.status.as_str()))
@@ -224,7 +224,7 @@ fn cause(step: &ReplayedStep) -> Markup {
     panel("cause", "Message and decision", "", &body)
 }
 
-/// What followed from the events.
+/// Panel of the announcements, postings and effects of the events.
 fn follows(transition: &Transition, now: Timestamp) -> Markup {
     let body = html! {
         dl.facts {
