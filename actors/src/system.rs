@@ -78,6 +78,8 @@ struct Inner {
     inbox: Arc<Inbox>,
     sealer: Sealer,
     root: Mailbox<RootMessage>,
+    /// Stores the supervision log.
+    _logging: AbortOnDropHandle<()>,
     /// Task of the journal; ends with the tree.
     _writing: AbortOnDropHandle<()>,
     /// Measures the delays that decide about admission.

@@ -309,6 +309,8 @@ pub fn redact(value: &Value) -> Value {
             let redacted = |(key, value): (&String, &Value)| {
                 let value = match key.as_str() {
                     key if VARYING.contains(&key) => json!("[number]"),
+                    // The source line of a panic.
+                    "location" => json!("[location]"),
                     // The position of an entry, with its time.
                     "item" => json!("[item]"),
                     _ => redact(value),

@@ -57,6 +57,8 @@ pub(crate) struct Request<A: Aggregate> {
     pub(crate) reply: Option<Reply<A>>,
 }
 
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum Message<A: Aggregate> {
     /// Run a command.
     Take(Box<Request<A>>),
@@ -116,6 +118,13 @@ impl<A: Aggregate> Behaviour for AggregateActor<A> {
     type Msg = Message<A>;
     type State = State<A>;
     type Arguments = Box<A>;
+
+    fn message_name(message: &Self::Msg) -> &'static str {
+        match message {
+            Message::Take(request) => A::command_name(&request.command),
+            other => other.into(),
+        }
+    }
 
     async fn pre_start(&self, myself: &Mailbox<Message<A>>, aggregate: Box<A>) -> ActorResult<State<A>> {
         myself.actor_metrics().set_note(aggregate.note());

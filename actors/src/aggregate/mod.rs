@@ -65,6 +65,10 @@ pub(crate) trait Aggregate: Clone + Send + Sync + Sized + 'static {
     fn id(&self) -> Self::Id;
     /// Number of transitions.
     fn version(&self) -> u32;
+    /// Name of a command, for the figures of messages.
+    fn command_name(_command: &Self::Command) -> &'static str {
+        "command"
+    }
     /// Name of the status.
     fn status_name(&self) -> &'static str;
     /// True if the aggregate needs an actor.

@@ -43,6 +43,8 @@ const SWEEP_PAGE: u64 = 1_000;
 /// Minimum age of an aggregate that counts as missing its actor: before that, its creator may be about to start it.
 const UNATTENDED_AFTER_MS: i64 = 10_000;
 
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum SupervisorMessage<A: Aggregate> {
     /// Read and start all live aggregates of this supervisor in shards that this node holds.
     Rehydrate,
@@ -112,6 +114,10 @@ impl<A: Aggregate> Behaviour for Supervisor<A> {
     type Msg = SupervisorMessage<A>;
     type State = State<A>;
     type Arguments = ();
+
+    fn message_name(message: &Self::Msg) -> &'static str {
+        message.into()
+    }
 
     async fn pre_start(&self, myself: &Mailbox<Self::Msg>, (): ()) -> ActorResult<State<A>> {
         self.aggregates.set_supervisor(self.index, Some(myself.clone()));

@@ -79,7 +79,8 @@ impl SettlerArgs {
 }
 
 /// Messages of a settler.
-#[derive(Debug)]
+#[derive(Debug, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum SettlerMessage {
     /// Operations were queued: wait for more, then send.
     Nudge,
@@ -169,6 +170,10 @@ impl Behaviour for Settler {
     type Msg = SettlerMessage;
     type State = SettlerState;
     type Arguments = SettlerArgs;
+
+    fn message_name(message: &Self::Msg) -> &'static str {
+        message.into()
+    }
 
     async fn pre_start(&self, myself: &Mailbox<SettlerMessage>, mut args: SettlerArgs) -> ActorResult<SettlerState> {
         let (chain, chain_id) = (args.spec.chain, args.spec.chain_id);

@@ -69,7 +69,8 @@ pub struct WatcherArgs {
 }
 
 /// Messages of a watcher.
-#[derive(Debug)]
+#[derive(Debug, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum WatcherMessage {
     /// Poll the chain.
     Poll,
@@ -141,6 +142,10 @@ impl Behaviour for Watcher {
     type Msg = WatcherMessage;
     type State = WatcherState;
     type Arguments = WatcherArgs;
+
+    fn message_name(message: &Self::Msg) -> &'static str {
+        message.into()
+    }
 
     async fn pre_start(&self, myself: &Mailbox<WatcherMessage>, mut args: WatcherArgs) -> ActorResult<WatcherState> {
         let (chain, chain_id) = (args.spec.chain, args.spec.chain_id);

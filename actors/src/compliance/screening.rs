@@ -57,6 +57,8 @@ pub struct Screening {
     screening_actor: ScreeningActor,
 }
 
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum Message {
     /// Screen now, or again after the review interval. Raise an alarm after the time.
     Screen(Box<ScreenRequest>, Option<Timestamp>),
@@ -150,6 +152,10 @@ impl Behaviour for ScreeningActor {
     type Msg = Message;
     type State = State;
     type Arguments = ();
+
+    fn message_name(message: &Self::Msg) -> &'static str {
+        message.into()
+    }
 
     async fn pre_start(&self, _: &Mailbox<Message>, (): ()) -> ActorResult<State> {
         Ok(State::default())

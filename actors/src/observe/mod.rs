@@ -4,6 +4,7 @@
 
 mod actor_subject;
 mod buckets;
+pub(crate) mod incidents;
 mod metrics;
 mod quarantine;
 mod tally;
@@ -14,6 +15,7 @@ pub use payferry_runtime::observe::*;
 
 pub use actor_subject::ActorSubject;
 pub use buckets::BUCKETS;
+pub use incidents::{INCIDENTS_STORED_MAX, stored as stored_incidents};
 pub(crate) use metrics::{refresh_database, refresh_waiting};
 pub use quarantine::{Quarantinable, Quarantine, QuarantineCounts, QuarantinedSubject};
 pub(crate) use tally::Flow;

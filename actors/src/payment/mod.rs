@@ -108,6 +108,10 @@ impl Aggregate for Payment {
         self.version
     }
 
+    fn command_name(command: &Command) -> &'static str {
+        command.name()
+    }
+
     fn status_name(&self) -> &'static str {
         self.status.as_str()
     }

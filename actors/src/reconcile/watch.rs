@@ -135,6 +135,8 @@ pub(crate) struct VaultAuditor {
     pub(crate) treasury_kept: bool,
 }
 
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum Message {
     /// Start a run.
     Run,
@@ -154,6 +156,10 @@ impl Behaviour for VaultAuditor {
     type Msg = Message;
     type State = State;
     type Arguments = ();
+
+    fn message_name(message: &Self::Msg) -> &'static str {
+        message.into()
+    }
 
     async fn pre_start(&self, myself: &Mailbox<Message>, (): ()) -> ActorResult<State> {
         myself.send_after(self.interval.min(FIRST_AFTER), || Message::Run);

@@ -31,7 +31,7 @@ use crate::chains::Chains;
 use crate::compliance::identity::{self, ComplianceConfig, ComplianceService, IdentityProvider};
 use crate::compliance::{KytScreener, PlainAccounts, Screening, ScreeningConfig, SenderKind};
 use crate::ledger::check::{self, Findings, LedgerAuditor};
-use crate::observe::TreeMetrics;
+use crate::observe::{TreeMetrics, incidents};
 use crate::pauses::Pauses;
 use crate::payment::{Inbox, PaymentServices};
 use crate::reconcile;
@@ -116,6 +116,9 @@ impl System {
         let registry = TreeMetrics::load(clock.clone(), database.clone(), node.is_shared());
         let registry = registry.await.map_err(failed("quarantine"))?;
         registry.tally().doubt();
+        let own_name = if node.is_shared() { node.name().to_owned() } else { String::new() };
+        incidents::restore(&database, &own_name, registry.log()).await.map_err(failed("supervision log"))?;
+        let logging = tokio::spawn(incidents::keep(database.clone(), own_name, registry.clone()));
         let root = registry
             .spawn(ROOT_NAME, Root { registry: ActorRegistry::clone(&registry) }, (), None)
             .await
@@ -168,6 +171,7 @@ impl System {
             sealer,
             root,
             _writing: writing,
+            _logging: AbortOnDropHandle::new(logging),
             _keeping: keeping,
             _following: following,
             followers: Mutex::default(),

@@ -73,7 +73,7 @@ pub(crate) fn millis(moment: SystemTime) -> i64 {
 }
 
 /// Time this number of milliseconds after the Unix epoch; before it if negative.
-pub(crate) fn from_millis(millis: i64) -> SystemTime {
+pub fn from_millis(millis: i64) -> SystemTime {
     let distance = Duration::from_millis(millis.unsigned_abs());
     let moment = if millis < 0 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) };
     moment.unwrap_or(UNIX_EPOCH)

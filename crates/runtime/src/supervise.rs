@@ -72,6 +72,8 @@ pub struct Child {
 }
 
 /// Message to the root supervisor.
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum RootMessage {
     /// Start an actor and keep it running from now on. If the first start fails, the caller gets the error.
     Adopt(Child, RpcReplyPort<Result<(), String>>),
@@ -120,6 +122,10 @@ impl Behaviour for Root {
     type Msg = RootMessage;
     type State = State;
     type Arguments = ();
+
+    fn message_name(message: &Self::Msg) -> &'static str {
+        message.into()
+    }
 
     async fn pre_start(&self, _: &Mailbox<RootMessage>, (): ()) -> ActorResult<State> {
         Ok(State::default())

@@ -54,6 +54,8 @@ const DELETED_KEPT_MS: i64 = 10_000;
 /// Pause before a failed read is repeated, and while no heartbeat reaches the database.
 const DATABASE_PAUSE: Duration = Duration::from_millis(500);
 
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(super) enum Message {
     /// New rows may wait.
     Nudge,
@@ -129,6 +131,10 @@ impl Behaviour for Endpoint {
     type Msg = Message;
     type State = State;
     type Arguments = ();
+
+    fn message_name(message: &Self::Msg) -> &'static str {
+        message.into()
+    }
 
     async fn pre_start(&self, _: &Mailbox<Message>, (): ()) -> ActorResult<State> {
         // The breaker state of the previous actor ends with it.

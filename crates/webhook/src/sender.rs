@@ -122,6 +122,8 @@ pub enum TestError {
     Secret(#[from] endpoints::SecretError),
 }
 
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(super) enum Message {
     /// Pass this on to the PSP's endpoint, which is started if it does not run.
     Notify(PspId, endpoint::Message),
@@ -311,6 +313,10 @@ impl Behaviour for Sender {
     type Msg = Message;
     type State = State;
     type Arguments = ();
+
+    fn message_name(message: &Self::Msg) -> &'static str {
+        message.into()
+    }
 
     async fn pre_start(&self, myself: &Mailbox<Message>, (): ()) -> ActorResult<State> {
         myself.cast(Message::Sweep)?;

@@ -56,7 +56,7 @@ async fn number_of_entries_changes_without_a_reload() {
     until("the title has the number", title).await;
     assert!(service.is_marked().await);
 
-    browser.click("header nav a[href='/ops/view/stuck']").await;
+    browser.click("header nav a:has(#attention)").await;
     browser.click("#paused details.act summary").await;
     browser.fill("#paused details.act input[name=reason]", "known to all").await;
     service.assert_fits_both().await;
@@ -119,6 +119,8 @@ async fn every_page_is_accessible_in_both_themes_and_sizes() {
         "/ops/view/search?q=nothing".to_owned(),
         "/ops/view/history?figure=mailboxes".to_owned(),
         "/ops/view/incidents".to_owned(),
+        "/ops/view/actors?sort=messages".to_owned(),
+        "/ops/view/messages".to_owned(),
         "/ops/view/actors/root/root".to_owned(),
         "/ops/view/shards/0".to_owned(),
         "/ops/view/chains/base".to_owned(),

@@ -1,10 +1,12 @@
 //! `/ops/actors`, `/ops/overview` and `/ops/shards`.
 
+use payferry_entities::{Database, incidents};
 use payferry_harness::database::DatabaseFault;
 use payferry_harness::receiver::Receiver;
 use payferry_runtime::observe::ActorKind;
 
 use crate::prelude::*;
+use crate::process::{Home, Running};
 
 fn id_of(payment: &Reply) -> PaymentId {
     payment.id().parse().unwrap()
@@ -72,6 +74,10 @@ async fn repeatedly_failing_payment_is_quarantined_and_released() {
     assert_has(&shown["actor"], json!({ "state": "quarantined", "restarts": 3 }));
     assert_eq!(shown["incidents"].as_array().unwrap().len(), 4);
     assert_eq!(shown["incidents"][0]["action"], "quarantined");
+    let location = shown["incidents"][0]["location"].as_str().unwrap();
+    assert!(location.contains("actors/src/aggregate/actor.rs:"), "{location}");
+    let page = service.get(&format!("/ops/view/payments/{id}")).await.ok(200);
+    page.assert_shows(&[location, "payferry_actors::aggregate::actor"]);
     let stuck = service.get("/ops/stuck?kind=quarantined").await.json;
     assert_eq!(stuck["kinds"][0]["items"][0]["payment_id"], id.to_string(), "{stuck:#}");
 
@@ -203,4 +209,81 @@ async fn tree_and_shards_are_shown(service: &ServiceFixture) {
     service.get("/ops/shards/99").await.assert_problem(404, "shard_not_found");
     let asked = service.get("/ops/shards/0?limit=0&after=pay_1").await;
     assert_eq!(asked.faults(), "after: invalid_id, limit: out_of_range");
+}
+
+#[tokio::test]
+async fn messages_are_counted_by_name_and_by_sender() {
+    let service = ServiceFixture::start_with_chains().await;
+    service.app.paid("10", "settled").await;
+    let graph = service.get("/ops/messages").await.ok(200);
+    let count = |from: Option<&str>, to: &str| {
+        let edges = graph["edges"].as_array().unwrap();
+        let edge = edges.iter().find(|edge| edge["from"].as_str() == from && edge["to"] == to);
+        edge.map_or(0, |edge| edge["messages"].as_u64().unwrap())
+    };
+    assert!(count(Some("watcher"), "payment") >= 1, "the transfer: {:#}", graph.json);
+    assert!(count(Some("settler"), "payment") >= 1, "the settlement: {:#}", graph.json);
+    assert!(count(Some("payment"), "screening") >= 1, "the screening: {:#}", graph.json);
+    assert_eq!(count(Some("screening"), "watcher"), 0);
+    service.get("/ops/view/messages").await.assert_shows(&["id=\"watcher-payment\"", "id=\"outside-settler\""]);
+    // The settler has handled the settlement of the payment.
+    let page = service.get("/ops/view/actors/settler/base").await.ok(200);
+    page.assert_shows(&["id=\"messages\"", "id=\"last-messages\"", "id=\"message-nudge\""]);
+}
+
+#[tokio::test]
+async fn actors_are_sorted_and_filtered() {
+    let service = ServiceFixture::start_with_chains().await;
+    let system = &service.app.state.system;
+    system.inject_crash(ActorKind::Auditor);
+    let rows = async |query: &str| {
+        let page = service.get(&format!("/ops/view/actors?{query}")).await.ok(200).text().to_owned();
+        let rows = page.split("id=\"actor-").skip(1).map(|row| row.split('"').next().unwrap().to_owned());
+        rows.collect::<Vec<_>>()
+    };
+    until("the auditor was restarted", async || {
+        rows("sort=restarts").await.first().is_some_and(|first| first.starts_with("auditor-")).then_some(())
+    })
+    .await;
+    let mut all = rows("").await;
+    let mut by_messages = rows("sort=messages").await;
+    all.sort();
+    by_messages.sort();
+    assert_eq!(all, by_messages);
+    assert!(all.len() > 10, "{all:?}");
+    let watchers = rows("kind=watcher").await;
+    assert_eq!(watchers.len(), 3, "{watchers:?}");
+    assert!(watchers.iter().all(|row| row.starts_with("watcher-")));
+    until("none is down", async || rows("state=down").await.is_empty().then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn incidents_survive_a_kill() {
+    let home = Home::new().await;
+    let running = Running::start(&home);
+    let payment = running.payment().await;
+    running.ok(Method::POST, &format!("/sandbox/payments/{payment}/panic"), Some(json!({ "times": 1 }))).await;
+    let log = async |running: &Running| {
+        let (status, tree) = running.operator(Method::GET, "/ops/actors", None).await;
+        assert_eq!(status, 200);
+        let incidents = tree["incidents"].as_array().unwrap();
+        incidents.iter().find(|incident| incident["name"] == payment.as_str()).cloned()
+    };
+    let before = until("the panic is logged", async || log(&running).await).await;
+    let location = before["location"].as_str().unwrap();
+    assert!(location.contains(".rs:"), "{before:#}");
+    let database = Database::open(&home.database_url()).await.unwrap();
+    until("it is stored", async || {
+        let rows = incidents::Entity::find().all(database.reader()).await.unwrap();
+        rows.iter().any(|row| row.name == payment).then_some(())
+    })
+    .await;
+    drop(database);
+    running.kill();
+    let running = Running::start(&home);
+    let after = log(&running).await.expect("the log begins with the stored incidents");
+    for field in ["kind", "name", "cause", "reason", "location", "action", "at"] {
+        assert_eq!(after[field], before[field], "{field}");
+    }
+    running.stop();
 }

@@ -12,7 +12,8 @@ use crate::openapi::{WrongBody, assert_names, assert_sound, wrong_bodies};
 use crate::prelude::*;
 
 /// Lists without cursors, and why.
-const WHOLE_LISTS: [(&str, &str); 7] = [
+const WHOLE_LISTS: [(&str, &str); 8] = [
+    ("GET /ops/messages", "at most one edge for each pair of kinds of actors"),
     ("GET /ops/history", "one figure of limited length"),
     ("GET /ops/search", "at most 50 results of each kind"),
     ("GET /ops/payments/{payment_id}/replay", "one history of limited size, which is replayed from its start"),
@@ -22,7 +23,8 @@ const WHOLE_LISTS: [(&str, &str); 7] = [
     ("GET /ops/stuck", "each kind is a list with a `next_cursor` of its own"),
 ];
 /// Reads whose records have no id or no times, and why.
-const OTHER_RECORDS: [(&str, &str); 13] = [
+const OTHER_RECORDS: [(&str, &str); 14] = [
+    ("/ops/messages", "counters of pairs of kinds of actors"),
     ("/ops/history", "values of a figure"),
     ("/ops/search", "results of any kind, each with its page"),
     ("/ops/payments/{payment_id}/replay", "transitions, named by their version"),

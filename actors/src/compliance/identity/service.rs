@@ -88,6 +88,8 @@ pub struct ComplianceService {
     alarmed: Arc<AtomicBool>,
 }
 
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum Message {
     /// Sweep the queue.
     Sweep,
@@ -216,6 +218,10 @@ impl Behaviour for ComplianceActor {
     type Msg = Message;
     type State = State;
     type Arguments = ();
+
+    fn message_name(message: &Self::Msg) -> &'static str {
+        message.into()
+    }
 
     async fn pre_start(&self, myself: &Mailbox<Message>, (): ()) -> ActorResult<State> {
         let _ = myself.cast(Message::Sweep);

@@ -1,7 +1,9 @@
 //! `/ops/actors`: the supervision tree, the payments of a shard, and one payment, payout or withdrawal.
 
 pub(crate) mod journal;
+pub(crate) mod list;
 pub(crate) mod live;
+pub(crate) mod messages;
 pub(crate) mod page;
 pub(crate) mod panel;
 pub(crate) mod quarantine;

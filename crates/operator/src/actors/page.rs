@@ -5,11 +5,11 @@ use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
 use payferry_domain::Timestamp;
-use payferry_runtime::observe::{ActorKind, Incident, NodeView};
+use payferry_runtime::observe::{ActorKind, ActorMessages, Incident, NodeView};
 
 use crate::Operator;
 use crate::actors::journal::{self, JournalLine};
-use crate::actors::panel as actor;
+use crate::actors::{messages, panel as actor};
 use crate::page::words::{actor_kind, fullest_path, heading, own_name, plain};
 use crate::page::{Failure, NavSection, Page, PageRequest, path};
 use crate::payment::incidents_of;
@@ -26,8 +26,9 @@ pub(crate) async fn show(
     let node = find(&root, &is_it).ok_or_else(|| Failure::not_found("actor", format!("{kind} {name}")))?;
     let failures = incidents_of(system, node.kind, &node.name);
     let writes = (node.kind == ActorKind::Journal).then(|| journal::line(system));
+    let messages = system.messages_of(node.kind, &node.name);
     let title = title(node);
-    let body = body(node, &failures, writes.as_ref(), system.clock().real_now());
+    let body = body(node, &failures, &messages, writes.as_ref(), system.clock().real_now());
     Ok(request.answer(&Page::live(title, NavSection::Overview, body)))
 }
 
@@ -42,7 +43,13 @@ fn title(node: &NodeView) -> String {
     heading(&name.map_or_else(|| kind.clone(), |name| format!("{kind} {name}")))
 }
 
-fn body(node: &NodeView, failures: &[Incident], writes: Option<&JournalLine>, now: Timestamp) -> Markup {
+fn body(
+    node: &NodeView,
+    failures: &[Incident],
+    messages: &ActorMessages,
+    writes: Option<&JournalLine>,
+    now: Timestamp,
+) -> Markup {
     html! {
         p.crumbs { a href="/ops" { "Overview" } span { "actor" } }
         div.title {
@@ -56,6 +63,7 @@ fn body(node: &NodeView, failures: &[Incident], writes: Option<&JournalLine>, no
         div.col {
             (actor::figures(node, now))
             @if let Some(writes) = writes { (journal::panel(&writes.stats)) }
+            (messages::of_actor(messages, now))
             section.panel aria-labelledby="failures" {
                 header { h2 #failures { "Failures" } p { "from the supervision log" } }
                 @if failures.is_empty() { p.none { "No failures in the log." } } @else { (actor::log(failures, now)) }

@@ -1,9 +1,11 @@
 //! State of one actor: a permanent actor as a row of figures, a payment or outbound transfer as a panel. The
 //! supervision log: each failure, its reason, and the action that followed.
 
+use std::backtrace::Backtrace;
+
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::observe::Quarantine;
+use payferry_actors::observe::{Quarantine, stored_incidents};
 use payferry_actors::system::ActorView;
 use payferry_domain::Timestamp;
 use payferry_runtime::observe::{
@@ -17,7 +19,10 @@ use crate::page::words::{
     Tone, actor_kind, ago, badge, count, fullest_path, grouped, millis, outbound_link, own_name, payment_link, plain,
 };
 use crate::page::{NavSection, Page, PageRequest};
+use crate::query::{if_by, soon};
 
+/// Added to the numbers of the incidents of other nodes, so that every entry of a page has its own number.
+const OF_OTHERS: u64 = 1 << 40;
 /// Milliseconds for which an incident is marked as new.
 const FRESH_MS: i64 = 4_000;
 
@@ -152,13 +157,24 @@ pub(crate) fn given_up(quarantined: Option<&Quarantine>, here: &str, now: Timest
 
 /// `/ops/view/incidents`: every stored entry.
 pub(crate) async fn show_log(operator: Operator, request: PageRequest) -> Response {
-    let all = operator.system.log().latest(LOG_ENTRIES_MAX);
-    let now = operator.system.clock().real_now();
+    let system = &operator.system;
+    // The database has the entries of other nodes and of earlier runs; the newest ones are stored within a second.
+    let stored = if_by(soon(), "incidents", stored_incidents(system.database(), LOG_ENTRIES_MAX as u64)).await;
+    let mut all = system.log().latest(LOG_ENTRIES_MAX);
+    let own = if system.node().is_shared() { system.node().name() } else { "" };
+    all.extend(stored.into_iter().flatten().filter(|(node, _)| node != own).map(|(node, incident)| Incident {
+        number: OF_OTHERS + incident.number,
+        reason: format!("node {node}: {}", incident.reason),
+        ..incident
+    }));
+    all.sort_by_key(|incident| std::cmp::Reverse(incident.at));
+    all.truncate(LOG_ENTRIES_MAX);
+    let now = system.clock().real_now();
     let body = html! {
         p.crumbs { a href="/ops" { "Overview" } span { "supervision log" } }
-        div.title { h1 { "Supervision log" } p { "The last " (grouped(LOG_ENTRIES_MAX)) " entries since the service started, newest first." } }
+        div.title { h1 { "Supervision log" } p { "The last " (grouped(LOG_ENTRIES_MAX)) " entries of all nodes, with those of earlier runs, newest first." } }
         section.panel aria-label="Entries" {
-            @if all.is_empty() { p.none { "Nothing has failed since the service started." } } @else { (log(&all, now)) }
+            @if all.is_empty() { p.none { "Nothing has failed." } } @else { (log(&all, now)) }
         }
     };
     request.answer(&Page::live("Supervision log", NavSection::Overview, body))
@@ -173,12 +189,26 @@ pub(crate) fn log(incidents: &[Incident], now: Timestamp) -> Markup {
                     .fresh[now.millis_since(incident.at.into()) < FRESH_MS] {
                     span.when { (ago(incident.at, now)) }
                     span.what { (who(incident)) }
-                    span.why { (cause(incident.cause)) ": " span.reason { (incident.reason) } }
+                    span.why {
+                        (cause(incident.cause)) ": " span.reason { (incident.reason) }
+                        @if let Some(location) = &incident.location { br; small.mono { (location) } }
+                        @if let Some(backtrace) = &incident.backtrace { (stack(backtrace)) }
+                    }
                     span.done { (action(incident.action)) }
                 }
             }
         }
     }
+}
+
+/// Lines of a backtrace that are shown.
+const STACK_LINES_MAX: usize = 80;
+
+/// Stack of a panic, closed at first.
+fn stack(backtrace: &Backtrace) -> Markup {
+    let text = backtrace.to_string();
+    let lines: Vec<&str> = text.lines().take(STACK_LINES_MAX).collect();
+    html! { details { summary { "Stack" } pre.mono { (lines.join("\n")) } } }
 }
 
 fn who(incident: &Incident) -> Markup {

@@ -22,6 +22,7 @@ pub(crate) fn panel(tree: &TreeView, kinds: &[KindView], given_up: QuarantineCou
         section.panel aria-labelledby="tree" {
             header {
                 h2 #tree { "Supervision tree" }
+                a.more href=(path("actors")) { "all actors" }
                 @if let Some(since) = root.since { p { "running since " (ago(since, now)) } }
             }
             table {

@@ -7,6 +7,7 @@ use payferry_actors::System;
 use payferry_runtime::observe::{ActorFigures, ActorKind, NodeView};
 
 use crate::Operator;
+use crate::actors::messages;
 use crate::page::words::float;
 use crate::webhooks;
 
@@ -76,6 +77,9 @@ impl Sampler {
             let name = format!("kind/{}", kind.kind.as_str());
             sample.add(&format!("{name}/live"), float(kind.live));
             sample.actor(&name, &kind.figures);
+        }
+        for edge in system.message_edges() {
+            sample.rate(&messages::figure(edge), float(edge.messages));
         }
         sample.tree(&system.tree().root);
         sample.figures

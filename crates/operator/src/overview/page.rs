@@ -169,7 +169,7 @@ fn log(view: &Overview, now: Timestamp) -> Markup {
                 }
             }
             @if shown.is_empty() {
-                p.none { "Nothing has failed since the service started." }
+                p.none { "Nothing has failed." }
             } @else {
                 (actor::log(shown, now))
             }

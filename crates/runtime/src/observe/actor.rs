@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use super::ActorKind;
 use super::figures::{ActorMetrics, Handling, Stamp};
 use super::log::Panicked;
+use super::messages::HANDLING_KIND;
 use super::registry::RunningGuard;
 
 /// Result of an actor's callback. An error ends the actor.
@@ -34,6 +35,11 @@ pub trait Behaviour: Sized + Send + Sync + 'static {
     type State: Send + 'static;
     /// Type of its arguments.
     type Arguments: Send + 'static;
+
+    /// Name of a message, for its figures.
+    fn message_name(_message: &Self::Msg) -> &'static str {
+        "message"
+    }
 
     /// Creates the state; runs in the spawner's task.
     fn pre_start(
@@ -90,6 +96,19 @@ impl<B: Behaviour> MeasuredActor<B> {
     fn mailbox(&self, actor: ActorRef<Envelope<B::Msg>>) -> Mailbox<B::Msg> {
         Mailbox::new(actor, Arc::clone(&self.actor_metrics))
     }
+
+    /// Runs a callback as this actor. Converts a panic into an error of its own type, so that the supervisor can distinguish it.
+    async fn caught(&self, future: impl Future<Output = ActorResult> + Send) -> ActorResult {
+        // The state is dropped after a panic and never used again.
+        match HANDLING_KIND.scope(B::KIND, AssertUnwindSafe(future).catch_unwind()).await {
+            Ok(outcome) => outcome,
+            Err(panic) => {
+                let text = panic_text(panic);
+                self.actor_metrics.panicked(&text);
+                Err(Panicked(text).into())
+            }
+        }
+    }
 }
 
 #[ractor::async_trait]
@@ -105,15 +124,15 @@ impl<B: Behaviour> Actor for MeasuredActor<B> {
 
     async fn post_start(&self, myself: ActorRef<Self::Msg>, state: &mut B::State) -> ActorResult {
         let myself = self.mailbox(myself);
-        caught(self.behaviour.post_start(&myself, state)).await
+        self.caught(self.behaviour.post_start(&myself, state)).await
     }
 
     async fn handle(&self, myself: ActorRef<Self::Msg>, envelope: Self::Msg, state: &mut B::State) -> ActorResult {
         let Envelope { message, stamp } = envelope;
         let myself = self.mailbox(myself);
         // Ends together with this future, however it ends.
-        let _handling = Handling::begin(&self.actor_metrics, stamp);
-        caught(self.behaviour.handle(&myself, message, state)).await
+        let _handling = Handling::begin(&self.actor_metrics, B::message_name(&message), stamp);
+        self.caught(self.behaviour.handle(&myself, message, state)).await
     }
 
     async fn handle_supervisor_evt(
@@ -123,20 +142,11 @@ impl<B: Behaviour> Actor for MeasuredActor<B> {
         state: &mut B::State,
     ) -> ActorResult {
         let myself = self.mailbox(myself);
-        caught(self.behaviour.handle_supervisor_evt(&myself, event, state)).await
+        self.caught(self.behaviour.handle_supervisor_evt(&myself, event, state)).await
     }
 
     async fn post_stop(&self, _: ActorRef<Self::Msg>, state: &mut B::State) -> ActorResult {
-        caught(self.behaviour.post_stop(state)).await
-    }
-}
-
-/// Converts a panic into an error of its own type, so that the supervisor can distinguish it.
-async fn caught(future: impl Future<Output = ActorResult> + Send) -> ActorResult {
-    // The state is dropped after a panic and never used again.
-    match AssertUnwindSafe(future).catch_unwind().await {
-        Ok(outcome) => outcome,
-        Err(panic) => Err(Panicked(panic_text(panic)).into()),
+        self.caught(self.behaviour.post_stop(state)).await
     }
 }
 
@@ -200,6 +210,7 @@ impl<M> Mailbox<M> {
 impl<M: Send + 'static> Mailbox<M> {
     /// Sends a message. If the actor no longer receives messages, returns it in the error.
     pub fn cast(&self, message: M) -> Result<(), MessagingErr<M>> {
+        self.actor_metrics.sent_to();
         let stamp = Stamp::new(&self.actor_metrics);
         self.actor.send_message(Envelope { message, stamp }).map_err(|error| match error {
             MessagingErr::SendErr(envelope) => MessagingErr::SendErr(envelope.message),

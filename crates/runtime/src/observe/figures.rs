@@ -3,7 +3,7 @@
 //!
 //! Measurements are atomics without locks. Those of a payment take less than a hundred bytes; those of its kind outlive it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -14,7 +14,9 @@ use utoipa::ToSchema;
 
 use super::ActorKind;
 use super::log::{ActorFailure, Cause};
+use super::messages::{MessageTable, OwnMessages, Senders};
 use super::metrics::{self, KindMetrics};
+use super::panics::{self, PanicSource};
 use super::registry::{ActorRegistry, Node};
 use crate::clock::{from_millis, millis, serialize_millis_or_null};
 
@@ -26,6 +28,8 @@ pub struct ActorMetrics {
     note: AtomicU64,
     depth: AtomicU32,
     totals: Totals,
+    /// Only of actors that are listed by name.
+    own: Option<Box<OwnMessages>>,
 }
 
 // There is one per live payment.
@@ -34,7 +38,26 @@ const _: () = assert!(size_of::<ActorMetrics>() <= 96);
 impl ActorMetrics {
     pub(super) fn new(kind: Arc<ActorKindMetrics>) -> Self {
         let (since_ms, note, depth) = (AtomicI64::default(), AtomicU64::default(), AtomicU32::default());
-        Self { kind, since_ms, note, depth, totals: Totals::default() }
+        Self { kind, since_ms, note, depth, totals: Totals::default(), own: None }
+    }
+
+    /// Measurements of an actor that is listed by name.
+    pub(super) fn listed(kind: Arc<ActorKindMetrics>) -> Self {
+        Self { own: Some(Box::default()), ..Self::new(kind) }
+    }
+
+    pub(super) fn own_messages(&self) -> Option<&OwnMessages> {
+        self.own.as_deref()
+    }
+
+    /// Counts a message from the actor that runs in this task.
+    pub(super) fn sent_to(&self) {
+        self.kind.senders.count();
+    }
+
+    /// Keeps the source of a panic until its failure is recorded.
+    pub(super) fn panicked(&self, text: &str) {
+        self.kind.panicked(text);
     }
 
     /// Records the start of the actor.
@@ -80,6 +103,15 @@ impl ActorMetrics {
         self.totals.handled(took);
         self.kind.totals.handled(took);
         self.kind.metrics.handling.record(took.as_secs_f64());
+    }
+
+    /// Records the handling of a message.
+    fn handled_message(&self, name: &'static str, took: Duration) {
+        self.handled(took);
+        self.kind.messages.handled(name, took);
+        if let Some(own) = &self.own {
+            own.handled(name, took);
+        }
     }
 
     /// Measurements of the actor.
@@ -130,12 +162,12 @@ impl Totals {
     }
 }
 
-fn micros(duration: Duration) -> u64 {
+pub(super) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Mostly a read: maxima rarely rise.
-fn raise(max: &AtomicU32, us: u64) {
+pub(super) fn raise(max: &AtomicU32, us: u64) {
     let us = u32::try_from(us).unwrap_or(u32::MAX);
     if us > max.load(Ordering::Relaxed) {
         max.fetch_max(us, Ordering::Relaxed);
@@ -152,8 +184,15 @@ pub struct ActorKindMetrics {
     restarts: [AtomicU64; Cause::ALL.len()],
     quarantined: AtomicU64,
     last_failure: Mutex<Option<ActorFailure>>,
+    /// Sources of panics whose failures are not recorded yet, with the text of the panic.
+    panics: Mutex<VecDeque<(String, PanicSource)>>,
+    pub(super) messages: MessageTable,
+    pub(super) senders: Senders,
     metrics: KindMetrics,
 }
+
+/// Panics of a kind whose failures are not recorded yet. Their supervisors record them within milliseconds.
+const PANICS_MAX: usize = 64;
 
 impl ActorKindMetrics {
     pub(super) fn new(kind: ActorKind) -> Self {
@@ -165,8 +204,27 @@ impl ActorKindMetrics {
             restarts: Default::default(),
             quarantined: AtomicU64::default(),
             last_failure: Mutex::default(),
+            panics: Mutex::default(),
+            messages: MessageTable::default(),
+            senders: Senders::default(),
             metrics: KindMetrics::new(kind),
         }
+    }
+
+    fn panicked(&self, text: &str) {
+        let Some(source) = panics::take() else { return };
+        let mut panics = self.panics.lock();
+        if panics.len() == PANICS_MAX {
+            panics.pop_front();
+        }
+        panics.push_back((text.to_owned(), source));
+    }
+
+    /// Takes the source of a panic with this text.
+    pub(super) fn source_of(&self, text: &str) -> Option<PanicSource> {
+        let mut panics = self.panics.lock();
+        let place = panics.iter().position(|(known, _)| known == text)?;
+        panics.remove(place).map(|(_, source)| source)
     }
 
     /// Running actors of the kind.
@@ -240,20 +298,21 @@ impl Drop for Stamp {
 /// Guard that measures the handling of a message.
 pub(super) struct Handling<'a> {
     actor_metrics: &'a ActorMetrics,
+    name: &'static str,
     begun: Instant,
 }
 
 impl<'a> Handling<'a> {
-    pub(super) fn begin(actor_metrics: &'a ActorMetrics, stamp: Stamp) -> Self {
+    pub(super) fn begin(actor_metrics: &'a ActorMetrics, name: &'static str, stamp: Stamp) -> Self {
         let begun = Instant::now();
         stamp.taken(begun);
-        Self { actor_metrics, begun }
+        Self { actor_metrics, name, begun }
     }
 }
 
 impl Drop for Handling<'_> {
     fn drop(&mut self) {
-        self.actor_metrics.handled(self.begun.elapsed());
+        self.actor_metrics.handled_message(self.name, self.begun.elapsed());
     }
 }
 

@@ -1,6 +1,8 @@
 //! Supervision log: restarts and quarantines of actors, with time and reason.
 
+use std::backtrace::Backtrace;
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
@@ -43,6 +45,11 @@ impl Cause {
     /// Every class.
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
+    /// Returns the class with this name.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|cause| cause.as_str() == name)
+    }
+
     /// Name in metrics.
     pub fn as_str(self) -> &'static str {
         self.into()
@@ -60,16 +67,35 @@ pub struct ActorFailure {
     pub cause: Cause,
     /// Message of the panic or error, cut to [`REASON_CHARS_MAX`].
     pub reason: String,
+    /// Source location of the panic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub location: Option<String>,
+    /// Stack of the panic.
+    #[serde(skip)]
+    pub backtrace: Option<Arc<Backtrace>>,
 }
 
 /// Action of the supervisor after a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema, IntoStaticStr, VariantArray)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Action {
     /// Restarted from the database.
     Restarted,
     /// Not restarted: it failed too often in a short time, or must not run.
     Quarantined,
+}
+
+impl Action {
+    /// Returns the action with this name.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::VARIANTS.iter().copied().find(|action| action.as_str() == name)
+    }
+
+    /// Name in the database.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
 }
 
 /// Entry of the supervision log.
@@ -89,6 +115,12 @@ pub struct Incident {
     pub cause: Cause,
     /// Message of the panic or error, cut to [`REASON_CHARS_MAX`].
     pub reason: String,
+    /// Source location of the panic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub location: Option<String>,
+    /// Stack of the panic. It is not stored.
+    #[serde(skip)]
+    pub backtrace: Option<Arc<Backtrace>>,
     /// Action of the supervisor.
     pub action: Action,
 }
@@ -152,9 +184,24 @@ impl SupervisionLog {
         if inner.recent.len() == LOG_ENTRIES_MAX {
             inner.recent.pop_front();
         }
-        let ActorFailure { at, cause, reason } = failure.clone();
-        inner.recent.push_back(Incident { number, at, kind, name: name.to_owned(), cause, reason, action });
+        let ActorFailure { at, cause, reason, location, backtrace } = failure.clone();
+        let name = name.to_owned();
+        inner.recent.push_back(Incident { number, at, kind, name, cause, reason, location, backtrace, action });
         // Under the lock, so that numbers increase in the order of the log.
+        self.newest.send_replace(number);
+    }
+
+    /// Begins with the incidents of earlier runs, oldest first. Only before the first one of this run.
+    pub fn restore(&self, earlier: impl IntoIterator<Item = Incident>) {
+        let mut inner = self.inner.lock();
+        let mut number = *self.newest.borrow();
+        for incident in earlier {
+            number += 1;
+            if inner.recent.len() == LOG_ENTRIES_MAX {
+                inner.recent.pop_front();
+            }
+            inner.recent.push_back(Incident { number, ..incident });
+        }
         self.newest.send_replace(number);
     }
 
@@ -220,7 +267,13 @@ mod tests {
     #[test]
     fn drops_the_oldest_records_except_those_of_permanent_actors() {
         let log = SupervisionLog::default();
-        let failure = ActorFailure { at: SystemTime::UNIX_EPOCH, cause: Cause::Panic, reason: "on purpose".to_owned() };
+        let failure = ActorFailure {
+            at: SystemTime::UNIX_EPOCH,
+            cause: Cause::Panic,
+            reason: "on purpose".to_owned(),
+            location: None,
+            backtrace: None,
+        };
         log.add(ActorKind::OutboundSupervisor, "outbound supervisor", &failure, Action::Restarted);
         for number in 0..RECORDS_MAX {
             log.add(ActorKind::Sending, &format!("wd_{number}"), &failure, Action::Restarted);

@@ -6,8 +6,10 @@
 mod actor;
 mod figures;
 mod log;
+mod messages;
 mod metric;
 mod metrics;
+mod panics;
 mod registry;
 
 use serde::Serialize;
@@ -18,8 +20,10 @@ pub use ::metrics::Unit;
 pub use actor::{ActorResult, Behaviour, Mailbox, panic_text};
 pub use figures::{ActorFigures, ActorKindMetrics, ActorMetrics, KindView, NodeState, NodeView, ROOT_NAME, Stamp};
 pub use log::{Action, ActorFailure, Cause, Incident, LOG_ENTRIES_MAX, REASON_CHARS_MAX, SupervisionLog, ended};
+pub use messages::{ActorMessages, LAST_MESSAGES, LastMessage, MessageEdge, MessageView};
 pub use metric::{Labels, Metric, MetricType};
 pub use metrics::{Counters, HANDLING, MAILBOX_WAIT};
+pub use panics::PanicSource;
 pub use registry::{ActorRegistry, RunningGuard};
 
 /// Kind of an actor.
@@ -70,6 +74,11 @@ impl ActorKind {
     /// Returns true for kinds with so many actors that these are counted, not listed by name.
     pub const fn is_one_of_many(self) -> bool {
         matches!(self, Self::Payment | Self::Sending)
+    }
+
+    /// Returns the kind with this name.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.as_str() == name)
     }
 
     /// Name in metrics and logs.

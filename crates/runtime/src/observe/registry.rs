@@ -12,6 +12,7 @@ use super::actor::{Behaviour, Mailbox, MeasuredActor};
 use super::figures::{ActorKindMetrics, ActorMetrics, NodeState};
 use super::log::{Action, ActorFailure, Cause, SupervisionLog, cut};
 use super::metrics;
+use super::panics::{self, PanicSource};
 use crate::clock::Clock;
 
 /// Registry of one tree. Clones share it.
@@ -39,6 +40,7 @@ impl ActorRegistry {
     /// Empty registry.
     pub fn new(clock: Clock) -> Self {
         metrics::describe();
+        panics::install();
         let kinds = ActorKind::ALL.iter().map(|kind| Arc::new(ActorKindMetrics::new(*kind))).collect();
         let (nodes, log) = (Mutex::default(), SupervisionLog::default());
         Self { inner: Arc::new(Inner { clock, kinds, nodes, log }) }
@@ -96,7 +98,7 @@ impl ActorRegistry {
     pub(super) fn node(&self, kind: ActorKind, name: &str) -> Arc<Node> {
         let mut nodes = self.inner.nodes.lock();
         let fresh = || {
-            let registry = Arc::new(ActorMetrics::new(Arc::clone(self.kind(kind))));
+            let registry = Arc::new(ActorMetrics::listed(Arc::clone(self.kind(kind))));
             Arc::new(Node { kind, name: name.to_owned(), registry, state: Mutex::default() })
         };
         Arc::clone(nodes.entry((kind, name.to_owned())).or_insert_with(fresh))
@@ -119,9 +121,16 @@ impl ActorRegistry {
         self.inner.clock.real_now()
     }
 
+    /// A failure that happens now, with the source of its panic.
+    fn failure(&self, kind: ActorKind, cause: Cause, reason: &str) -> ActorFailure {
+        let source = (cause == Cause::Panic).then(|| self.kind(kind).source_of(reason)).flatten();
+        let (location, backtrace) = source.map(|PanicSource { location, backtrace }| (location, backtrace)).unzip();
+        ActorFailure { at: self.now(), cause, reason: cut(reason), location, backtrace }
+    }
+
     /// Records a failure and the restart of the actor.
     pub fn restarted(&self, kind: ActorKind, name: &str, cause: Cause, reason: &str) {
-        let failure = ActorFailure { at: self.now(), cause, reason: cut(reason) };
+        let failure = self.failure(kind, cause, reason);
         tracing::warn!(actor.kind = kind.as_str(), actor.name = %name, cause = cause.as_str(), reason = %failure.reason,
             "actor failed and is restarted");
         self.kind(kind).restarted(&failure);
@@ -133,7 +142,7 @@ impl ActorRegistry {
 
     /// Records a failure and the quarantine of the actor. Returns the recorded failure.
     pub fn quarantined(&self, kind: ActorKind, name: &str, cause: Cause, reason: &str) -> ActorFailure {
-        let failure = ActorFailure { at: self.now(), cause, reason: cut(reason) };
+        let failure = self.failure(kind, cause, reason);
         let (shown, cause) = (kind.as_str(), cause.as_str());
         tracing::error!(actor.kind = shown, actor.name = %name, cause, reason = %failure.reason,
             "{shown} {name} failed and is quarantined");
