@@ -275,7 +275,7 @@ pub async fn lift(transaction: &Transaction, scope: Scope, by: &Actor, now: Time
     let Some(row) = pauses::Entity::find_by_id(&id).lock_exclusive().one(transaction).await? else { return Ok(None) };
     pauses::Entity::delete_by_id(&id).exec(transaction).await?;
     let pause = Pause::from(row);
-    let detail = json!({ "reason": pause.reason, "since": pause.since.to_string() });
+    let detail = json!({ "pause_reason": pause.reason, "since": pause.since.to_string() });
     audit::append(transaction, by, now, vec![entry("pause.lifted", scope, detail)]).await?;
     Ok(Some(pause))
 }

@@ -131,6 +131,8 @@ ids! {
     DocumentId = "doc_";
     /// An action of the operator that a second operator approves.
     ApprovalId = "apr_";
+    /// One action of the operator on many subjects.
+    BulkJobId = "blk_";
     /// One run of a process of the service.
     NodeId = "node_";
 }

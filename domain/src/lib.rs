@@ -25,8 +25,8 @@ pub mod webhook;
 pub use chain::{Address, Chain, Finality, FinalityPolicy, FinalityProgress, Hash32};
 pub use command_error::{CommandError, InitiateError, OrderError, TransitionError};
 pub use ids::{
-    ApprovalId, CheckId, CustomerId, DeliveryId, DocumentId, EndpointId, EventId, KeyId, KeyScope, MerchantId, NodeId,
-    OperationId, PaymentId, PayoutId, PspId, RefundId, TransferId, WithdrawalId,
+    ApprovalId, BulkJobId, CheckId, CustomerId, DeliveryId, DocumentId, EndpointId, EventId, KeyId, KeyScope,
+    MerchantId, NodeId, OperationId, PaymentId, PayoutId, PspId, RefundId, TransferId, WithdrawalId,
 };
 pub use ledger::{Account, Asset, Posting, PostingKind};
 pub use money::{Amount, FeeBps, Split, Token, Tolerance, split_fee};

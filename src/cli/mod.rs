@@ -179,7 +179,7 @@ fn source() -> RequestSource {
     let is_plain = |letter: &char| letter.is_ascii_alphanumeric() || "-_.".contains(*letter);
     let user: String = user.chars().filter(is_plain).take(USER_CHARS_MAX).collect();
     let operator = if user.is_empty() { "cli".to_owned() } else { format!("cli:{user}") };
-    RequestSource { id: None, address: None, operator: Some(operator), role: None }
+    RequestSource { operator: Some(operator), ..RequestSource::default() }
 }
 
 /// Reads the name of one of the values; the help explains each.

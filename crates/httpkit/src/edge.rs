@@ -173,7 +173,7 @@ async fn answer(State(edge): State<Edge>, mut request: Request, next: Next) -> R
     request.extensions_mut().insert(allowance.clone());
     let idempotency = IdempotencySlot::default();
     request.extensions_mut().insert(idempotency.clone());
-    let source = RequestSource { id: Some(id.clone()), address, operator: None, role: None };
+    let source = RequestSource { id: Some(id.clone()), address, ..RequestSource::default() };
     let answered = async {
         let (response, answering) = edge.run(request, &route, next).await;
         let response = idempotency.first_answer_or(response).await;

@@ -288,7 +288,7 @@ impl ApiError {
     }
 
     /// Details of the error, for callers of this listener.
-    fn detail(&self, listener: Listener) -> String {
+    pub fn detail(&self, listener: Listener) -> String {
         match self {
             Self::MalformedJson(what) => format!("The body cannot be read as JSON: {what}."),
             Self::BadHeader(name, expected) => format!("The header {name} must be {expected}."),

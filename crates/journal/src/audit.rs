@@ -62,9 +62,13 @@ pub struct NewAuditEntry {
     pub detail: Value,
 }
 
-/// Returns the row of an entry, before it has a number. Takes the source from the request that this task answers.
-pub fn row(entry: NewAuditEntry, by: &Actor, at: Timestamp) -> audit_log::Model {
+/// Returns the row of an entry, before it has a number. Takes the source, and the reason if the entry has none of its own, from
+/// the request that this task answers.
+pub fn row(mut entry: NewAuditEntry, by: &Actor, at: Timestamp) -> audit_log::Model {
     let request = request::current();
+    if let (Some(reason), Some(detail)) = (request::reason(), entry.detail.as_object_mut()) {
+        detail.entry("reason").or_insert_with(|| reason.into());
+    }
     audit_log::Model {
         number: 0,
         at: at.as_millis(),

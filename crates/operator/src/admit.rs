@@ -25,6 +25,7 @@ use moka::sync::Cache;
 use payferry_accounts::operators::{self, ADMIN, OperatorCredential, OperatorRole, SESSION_SECS};
 use payferry_domain::Timestamp;
 use payferry_httpkit::error::TokenProblem;
+use payferry_httpkit::extract::read::TEXT_CHARS_MAX;
 use payferry_httpkit::{ApiError, ClientAddress, FieldError};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_runtime::request;
@@ -47,6 +48,8 @@ const OUTAGE_ACCESS: Duration = Duration::from_hours(1);
 const CHECKED_MAX: u64 = 1_000;
 /// Cookie of the session.
 pub(crate) const COOKIE_NAME: &str = "payferry_operator";
+/// Header with the reason for a change; the audit entries of the change contain it.
+const REASON: &str = "x-reason";
 /// Target of a login without another target.
 const HOME: &str = "/ops";
 
@@ -189,6 +192,10 @@ pub(super) async fn admit(
         }
         Ok(identity) => {
             let (name, role) = (identity.name.clone(), Some(identity.role.as_str()));
+            match reason_of(request.headers()) {
+                Ok(reason) => reason.into_iter().for_each(request::give_reason),
+                Err(error) => return error.into_response(),
+            }
             request.extensions_mut().insert(identity);
             request::sent_by(name, role, next.run(request)).await
         }
@@ -198,6 +205,14 @@ pub(super) async fn admit(
         }
         Err(error) => error.into_response(),
     }
+}
+
+/// Reason for the change of a program. Pages send theirs in the form.
+fn reason_of(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
+    let Some(value) = headers.get(REASON) else { return Ok(None) };
+    let text = value.to_str().unwrap_or_default().trim();
+    let is_reason = (1..=TEXT_CHARS_MAX).contains(&text.len());
+    is_reason.then_some(Some(text)).ok_or(ApiError::BadHeader("X-Reason", "1 to 255 visible ASCII characters"))
 }
 
 /// Middleware around every route that needs a role, inside [`admit`].

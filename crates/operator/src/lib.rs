@@ -13,6 +13,7 @@ mod approvals;
 mod attempts;
 mod attention;
 mod audit;
+mod bulk;
 mod chains;
 pub mod customers;
 mod decisions;
@@ -58,6 +59,7 @@ use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 use attention::feed::AttentionFeed;
+use bulk::jobs::BulkJobs;
 use events::EventTicker;
 use history::History;
 
@@ -127,6 +129,7 @@ pub struct OperatorShared {
     ticker: EventTicker,
     attention: AttentionFeed,
     history: Arc<History>,
+    bulk: BulkJobs,
 }
 
 impl Operator {
@@ -143,8 +146,8 @@ impl Operator {
         let door = Arc::new(Semaphore::new(REQUESTS_AT_ONCE));
         let ticker = EventTicker::new(system.clock().real_now());
         attention::feed::describe();
-        let (attention, history) = (AttentionFeed::default(), Arc::default());
-        Self(Arc::new(OperatorShared { system, config, admission, door, ticker, attention, history }))
+        let (attention, history, bulk) = (AttentionFeed::default(), Arc::default(), BulkJobs::default());
+        Self(Arc::new(OperatorShared { system, config, admission, door, ticker, attention, history, bulk }))
     }
 }
 

@@ -12,8 +12,8 @@ use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use crate::{
-    Operator, actors, admit, approvals, attention, audit, chains, customers, decisions, events, health, history, lists,
-    nodes, openapi, outbound, overview, pauses, payment, psps, runbooks, search, webhooks,
+    Operator, actors, admit, approvals, attention, audit, bulk, chains, customers, decisions, events, health, history,
+    lists, nodes, openapi, outbound, overview, pauses, payment, psps, runbooks, search, webhooks,
 };
 
 /// Access rule of a route.
@@ -97,6 +97,11 @@ pub fn table() -> Vec<Route> {
         json(OPERATOR, routes!(decisions::refund_blocked)),
         json(OPERATOR, routes!(decisions::retry_settlement)),
         json(OPERATOR, routes!(decisions::apply_set_aside)),
+        json(VIEWER, routes!(bulk::preview)),
+        json(OPERATOR, routes!(bulk::start)),
+        json(VIEWER, routes!(bulk::list)),
+        json(VIEWER, routes!(bulk::get)),
+        json(OPERATOR, routes!(bulk::stop)),
         json(VIEWER, routes!(approvals::list)),
         json(VIEWER, routes!(approvals::get)),
         json(OPERATOR, routes!(approvals::approve)),
@@ -141,6 +146,10 @@ pub fn table() -> Vec<Route> {
         form(OPERATOR, "/ops/view/payments/{payment_id}/refund_blocked", decisions::page::decide),
         form(OPERATOR, "/ops/view/payments/{payment_id}/retry_settlement", decisions::page::decide),
         form(OPERATOR, "/ops/view/payments/{payment_id}/take_in", decisions::page::decide),
+        page(VIEWER, "/ops/view/bulk", bulk::page::show),
+        form(OPERATOR, "/ops/view/bulk", bulk::page::start),
+        page(VIEWER, "/ops/view/bulk/{job_id}", bulk::page::show_job),
+        form(OPERATOR, "/ops/view/bulk/{job_id}/stop", bulk::page::stop),
         page(VIEWER, "/ops/view/approvals", approvals::page::list),
         page(VIEWER, "/ops/view/approvals/{approval_id}", approvals::page::show),
         form(OPERATOR, "/ops/view/approvals/{approval_id}/approve", approvals::page::approve),

@@ -4,11 +4,12 @@
 //! names its source and no function in between has to pass it on. Tasks that a handler spawns have no request.
 
 use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
 
 use tokio::task_local;
 
 /// Where a request came from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestSource {
     /// Id of the request; `None` for a command.
     pub id: Option<String>,
@@ -18,6 +19,8 @@ pub struct RequestSource {
     pub operator: Option<String>,
     /// Role of that operator on the listener.
     pub role: Option<&'static str>,
+    /// Reason that the operator gave for the change. Clones share it.
+    pub reason: Arc<OnceLock<String>>,
 }
 
 task_local! {
@@ -35,6 +38,18 @@ pub async fn sent_by<F: Future>(operator: String, role: Option<&'static str>, fu
         Some(source) => answering(RequestSource { operator: Some(operator), role, ..source }, future).await,
         None => future.await,
     }
+}
+
+/// Sets the reason for the change that the current request makes, unless it has one.
+pub fn give_reason(reason: &str) {
+    if let Some(source) = current() {
+        source.reason.get_or_init(|| reason.to_owned());
+    }
+}
+
+/// Reason for the change that the current request makes, if one was given.
+pub fn reason() -> Option<String> {
+    current()?.reason.get().cloned()
 }
 
 /// The request that this task answers; `None` outside of a request.

@@ -12,33 +12,33 @@ async fn operator_creates_a_psp_and_creates_and_revokes_its_key() {
     browser.click("header nav a[href='/ops/view/psps']").await;
     browser.until("h1", |text| text == "PSPs").await;
     browser.fill("#new-psp input[name=name]", "Northern <b>Pay</b>").await;
-    browser.click("#new-psp button").await;
+    service.sign("#new-psp").await;
     browser.until("h1", |text| text == "Northern <b>Pay</b>").await;
     let page = browser.path().await;
     service.assert_fits_both().await;
 
     browser.fill("#policies input[name=fee_bps]", "70000").await;
     browser.run("document.querySelector('#policies').noValidate = true").await;
-    browser.click("#policies button").await;
+    service.sign("#policies").await;
     browser.until(".notice.bad", |text| text.contains("fee_bps")).await;
     assert_eq!(browser.status().await, 422);
     service.open(&page).await;
     browser.fill("#policies input[name=fee_bps]", "80").await;
-    browser.click("#policies button").await;
+    service.sign("#policies").await;
     browser.until(".notice.good", |_| true).await;
     let fee = "return document.querySelector('#policies input[name=fee_bps]').value";
     assert_eq!(browser.run(fee).await, "80");
 
     let wallet = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913";
     browser.fill("#new-wallet input[name=address]", wallet).await;
-    browser.click("#new-wallet button").await;
+    service.sign("#new-wallet").await;
     browser.until("#wallets", |text| text.contains(wallet) && text.contains("effective")).await;
     service.assert_fits_both().await;
 
     browser.fill("#new-key input[name=name]", "till").await;
     browser.fill("#new-key input[name=expires_days]", "never").await;
     browser.click("#new-key input[value=full]").await;
-    browser.click("#new-key button").await;
+    service.sign("#new-key").await;
     let key = browser.until(".secret", |text| text.starts_with("sk_test_")).await;
     let psp = Psp::new(service.running.text("api_url"), &key);
     let (status, _) = psp.call(Method::GET, "/payments", Value::Null).await;
@@ -47,7 +47,7 @@ async fn operator_creates_a_psp_and_creates_and_revokes_its_key() {
     assert_eq!(browser.count(".secret").await, 0, "it is shown once");
     assert!(!browser.run("return document.documentElement.outerHTML").await.as_str().unwrap().contains(&key[40..]));
 
-    browser.click("#keys form button").await;
+    service.change("#keys").await;
     browser.until("#keys", |text| text.contains("revoked")).await;
     let refused = async || (psp.call(Method::GET, "/payments", Value::Null).await.0 == 401).then_some(());
     until("the key is refused", refused).await;
@@ -66,7 +66,7 @@ async fn second_operator_approves_a_wallet() {
     let psp = browser.path().await;
     let wallet = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913";
     browser.fill("#new-wallet input[name=address]", wallet).await;
-    browser.click("#new-wallet button").await;
+    service.sign("#new-wallet").await;
     browser.until(".notice.good", |text| text.contains("second operator")).await;
     browser.until("main", |text| text.contains(wallet) && text.contains("another operator has to approve it")).await;
     service.assert_fits_both().await;
@@ -83,8 +83,7 @@ async fn second_operator_approves_a_wallet() {
     browser.click("#approval_open .done a").await;
     browser.until("#approve-it", |_| true).await;
     service.assert_fits_both().await;
-    browser.click("#approve-it input[name=confirm]").await;
-    browser.click("#approve-it button").await;
+    service.sign("#approve-it").await;
     browser.until(".notice.good", |text| text.contains("recorded")).await;
     browser.until(".title", |text| text.contains("carried out")).await;
     service.open("/ops/view/approvals").await;
@@ -103,6 +102,7 @@ async fn operator_sets_and_lifts_a_pause() {
     browser.until("h1", |text| text == "Pauses").await;
     browser.fill("#new-pause input[name=scope]", "sending:polygon").await;
     browser.fill("#new-pause input[name=reason]", "a <b>key</b> may have leaked").await;
+    browser.click("#new-pause input[name=confirm]").await;
     browser.click("#new-pause button").await;
     browser.until("main table", |text| text.contains("a <b>key</b> may have leaked")).await;
     service.assert_fits_both().await;
@@ -113,7 +113,7 @@ async fn operator_sets_and_lifts_a_pause() {
     service.assert_fits_both().await;
     browser.click("#paused .what a").await;
     browser.until("h1", |text| text == "Pauses").await;
-    browser.click("main table form button").await;
+    service.change("main table").await;
     browser.until("main", |text| text.contains("Nothing is paused.")).await;
     service.end().await;
 }

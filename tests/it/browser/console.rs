@@ -57,14 +57,12 @@ async fn number_of_entries_changes_without_a_reload() {
     assert!(service.is_marked().await);
 
     browser.click("header nav a:has(#attention)").await;
-    browser.click("#paused details.act summary").await;
-    browser.fill("#paused details.act input[name=reason]", "known to all").await;
     service.assert_fits_both().await;
-    browser.click("#paused details.act button").await;
-    browser.until("main", |text| text.contains("Acknowledged") && text.contains("known to all")).await;
+    service.change("#paused").await;
+    browser.until("main", |text| text.contains("Acknowledged") && text.contains("seen at the counter")).await;
     assert_eq!(browser.count("#paused").await, 0);
     service.assert_fits_both().await;
-    browser.click("form[action$='/reopen'] button").await;
+    service.change("li[id^=acknowledged]").await;
     browser.until("#paused", |text| text.contains("a key may have leaked")).await;
     browser.click("#paused header a").await;
     browser.until("h1", |text| text == "HTTP and process").await;
@@ -127,6 +125,7 @@ async fn every_page_is_accessible_in_both_themes_and_sizes() {
         "/ops/view/webhooks".to_owned(),
         "/ops/view/customers".to_owned(),
         "/ops/view/approvals".to_owned(),
+        "/ops/view/bulk?action=release".to_owned(),
         "/ops/view/sendings".to_owned(),
         "/ops/view/pauses".to_owned(),
         "/ops/view/nodes".to_owned(),
@@ -145,4 +144,50 @@ async fn every_page_is_accessible_in_both_themes_and_sizes() {
     }
     assert_eq!(violations, Vec::<String>::new());
     service.browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn quarantined_payments_are_released_at_once() {
+    let service = ServiceFixture::logged_in().await;
+    let browser = &service.browser;
+    let ids = [service.payment().await, service.payment().await, service.payment().await];
+    for id in &ids {
+        service.panic(id, 10).await;
+    }
+    service.open("/ops/view/stuck").await;
+    browser.until("#quarantined", |text| ids.iter().all(|id| text.contains(id))).await;
+    browser.click("#quarantined header a[href*=bulk]").await;
+    browser.until("#preview", |text| text == "Preview: 3").await;
+    browser.until("#sums", |text| text.contains("75.00")).await;
+    service.assert_fits_both().await;
+    service.sign("#start-job").await;
+    browser.until(".title .badge", |text| text == "completed").await;
+    browser.until("#carried-out", |text| text == "3").await;
+    service.assert_fits_both().await;
+    service.open("/ops/view/bulk?action=release").await;
+    browser.until("section[aria-labelledby=preview]", |text| text.contains("The filter finds nothing.")).await;
+    browser.until("section[aria-labelledby=jobs]", |text| text.contains("completed")).await;
+    for id in &ids {
+        service.pay(id, None).await;
+        service.psp.until_status(id, "settled").await;
+    }
+    service.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn page_of_a_paused_psp_lifts_the_pause() {
+    let service = ServiceFixture::logged_in().await;
+    let browser = &service.browser;
+    let psp = service.running.text("psp_id").to_owned();
+    let pause = json!({ "scope": format!("psp:{psp}"), "reason": "its contract has ended" });
+    assert_eq!(service.running.operator(Method::POST, "/ops/pauses", Some(pause)).await.0, 200);
+    service.open(&format!("/ops/view/psps/{psp}")).await;
+    browser.until("#paused", |text| text.contains("its contract has ended")).await;
+    service.assert_fits_both().await;
+    service.change("#paused").await;
+    browser.until("#its-keys", |_| true).await;
+    assert_eq!(browser.count("#paused").await, 0);
+    assert!(browser.path().await.ends_with(&psp), "it leads back to the PSP");
+    service.payment().await;
+    service.end().await;
 }

@@ -47,8 +47,7 @@ async fn operator_finds_a_customer_and_decides() {
     browser.click("#find-customers button").await;
     browser.click(&format!("a[href='/ops/view/customers/{id}']")).await;
     browser.until("h1", |text| text == "ada@example.com").await;
-    browser.fill("#decision input[name=reason]", "seen at the counter").await;
-    browser.click("#decision button").await;
+    service.sign("#decision").await;
     browser.until(".notice.bad", |text| text.contains("terms of service")).await;
     assert_eq!(browser.status().await, 409);
 
@@ -57,8 +56,7 @@ async fn operator_finds_a_customer_and_decides() {
     browser.click("form button").await;
     browser.until("h1", |text| text == "Thank you").await;
     service.open(&format!("/ops/view/customers/{id}")).await;
-    browser.fill("#decision input[name=reason]", "seen at the counter").await;
-    browser.click("#decision button").await;
+    service.sign("#decision").await;
     browser.until(".notice.good", |text| text.contains("decision")).await;
     browser.until(".title .badge", |text| text == "approved").await;
     browser.until("#history", |text| text.contains("decided by hand") && text.contains("seen at the counter")).await;

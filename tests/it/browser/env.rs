@@ -96,6 +96,19 @@ impl ServiceFixture {
         self.psp.ok(Method::POST, &format!("/sandbox/payments/{id}/panic"), json!({"times": times})).await;
     }
 
+    /// Fills in the reason and the confirmation of a form, and sends it.
+    pub async fn sign(&self, form: &str) {
+        self.browser.fill(&format!("{form} input[name=reason]"), "seen at the counter").await;
+        self.browser.click(&format!("{form} input[name=confirm]")).await;
+        self.browser.click(&format!("{form} button")).await;
+    }
+
+    /// Makes the change behind the button in this element.
+    pub async fn change(&self, within: &str) {
+        self.browser.click(&format!("{within} details.act summary")).await;
+        self.sign(&format!("{within} details.act form")).await;
+    }
+
     /// Sets a mark in the page that a reload would remove.
     pub async fn mark(&self) {
         self.browser.run("window.mark = 'as it was'").await;

@@ -173,7 +173,7 @@ async fn quarantined_payment_is_listed_first_and_released() {
     service.open("/ops/view/stuck").await;
     browser.click(&format!("a[href='/ops/view/payments/{id}']")).await;
     browser.until(".notice.bad", |text| text.contains("Quarantined")).await;
-    browser.click(".notice.bad button").await;
+    service.change(".notice.bad").await;
     browser.until("section[aria-labelledby=actor]", |text| text.contains("running")).await;
     assert_eq!(browser.count(".notice.bad").await, 0);
     service.pay(&id, None).await;

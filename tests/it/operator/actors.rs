@@ -102,15 +102,20 @@ async fn repeatedly_failing_payment_is_quarantined_and_released() {
     // The page's button also works: each release is recorded, and a late one has no effect.
     let button = format!("/ops/view/payments/{id}/release");
     service.quarantine(id).await;
+    for missing in [&[][..], &super::SIGNED[..1], &super::SIGNED[1..]] {
+        service.form(&button, missing).await.ok(422).assert_shows(&["Nothing was changed"]);
+    }
+    assert_eq!(service.get(&path).await["actor"]["state"], "quarantined");
     let psp_id = service.app.psp_id.to_string();
     for _ in 0..2 {
-        assert_eq!(service.post(&button, &Value::Null).await.status, 303);
+        assert_eq!(service.form(&button, &super::SIGNED).await.status, 303);
     }
     let audit = service.get(&format!("/ops/audit?subject={id}")).await;
     for entry in audit["entries"].as_array().unwrap() {
         assert_has(entry, json!({ "action": "payment.released", "actor_kind": "operator", "psp_id": psp_id }));
     }
     assert_eq!(audit["entries"].as_array().unwrap().len(), 2);
+    assert_eq!(audit["entries"][1]["detail"]["reason"], "ticket 17");
     service.app.pay(&made, "10").await;
     service.app.payment_when(&made, "settled").await;
     // A release requires an audit entry.
@@ -119,7 +124,7 @@ async fn repeatedly_failing_payment_is_quarantined_and_released() {
     let release = format!("/ops/actors/{id}/release");
     let away = DatabaseFault::table_away(service.app.database.url(), "audit_log").await;
     assert!(service.post(&release, &Value::Null).await.status.is_server_error());
-    assert!(service.post(&format!("/ops/view/payments/{id}/release"), &Value::Null).await.status.is_server_error());
+    assert!(service.form(&format!("/ops/view/payments/{id}/release"), &super::SIGNED).await.status.is_server_error());
     assert_eq!(service.get(&format!("/ops/actors/{id}")).await["actor"]["state"], "quarantined");
     away.end().await;
     assert_eq!(service.post(&release, &Value::Null).await.status, 200);

@@ -71,7 +71,7 @@ async fn a_customer_whose_change_violates_an_invariant_is_quarantined_until_it_i
 
     assert_eq!(service.post(&release, &Value::Null).await["customer_id"], id);
     service.post(&release, &Value::Null).await.assert_problem(409, "customer_not_quarantined");
-    assert_eq!(service.post(&format!("{page}/release"), &Value::Null).await.status, 303);
+    assert_eq!(service.form(&format!("{page}/release"), &super::SIGNED).await.status, 303);
     let decided = service.post(&decide, &verdict).await;
     let actions = actions(&decided.json);
     let last = ["operator customer.released", "operator customer.rejected", "operator customer.decided_by_hand"];

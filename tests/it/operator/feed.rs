@@ -68,7 +68,8 @@ async fn orphaned_settlement_and_overdrawn_payment_are_listed() {
     service.hold("settlement:base").await;
     service.hold("sending:base").await;
     let chain = service.app.env().chain(Chain::Base).devchain();
-    chain.reorg(chain.head().number.min(60), Dropped::Discard).await.unwrap();
+    let paid_in = service.app.get(&settled.path()).await["transfers"][0]["block_number"].as_u64().unwrap();
+    chain.reorg(chain.head().number + 1 - paid_in, Dropped::Discard).await.unwrap();
     let item = until_stuck(&service, "settlement_orphaned", true).await;
     assert_has(&item, json!({ "payment_id": settled.id(), "money": "10.00 USDC" }));
     assert!(service.lift("settlement:base").await && service.lift("sending:base").await);
@@ -102,13 +103,13 @@ async fn named_operator_acknowledges_an_entry_with_a_reason() {
 
     // The page's form, and the end of the acknowledgement.
     let fields = [("kind", "received_money_orphaned"), ("item", item["item"].as_str().unwrap())];
-    assert_eq!(service.form("/ops/view/stuck/reopen", &fields).await.status, 303);
+    let signed = [&fields[..], &super::SIGNED].concat();
+    assert_eq!(service.form("/ops/view/stuck/reopen", &signed).await.status, 303);
     assert_eq!(service.stuck("kind=received_money_orphaned").await["total"]["counted"], 1);
     let refused = service.form("/ops/view/stuck/acknowledge", &fields).await;
     assert_eq!(refused.status, 422);
     refused.assert_shows(&["Nothing was changed: ", "reason"]);
-    let with_reason = [&fields[..], &[("reason", "seen")]].concat();
-    assert_eq!(service.form("/ops/view/stuck/acknowledge", &with_reason).await.status, 303);
+    assert_eq!(service.form("/ops/view/stuck/acknowledge", &signed).await.status, 303);
     let reopen = json!({ "kind": "received_money_orphaned", "item": item["item"] });
     assert_eq!(service.post("/ops/stuck/reopen", &reopen).await["changed"], true);
     assert_eq!(service.post("/ops/stuck/reopen", &reopen).await["changed"], false);

@@ -396,7 +396,7 @@ async fn operator_without_the_role_cannot_approve(operators: &Operators) {
     let page = format!("/ops/view/approvals/{id}");
     let shown = reply(service.bare(Method::GET, &page).bearer_auth(&erin)).await.ok(200);
     assert!(shown.text().contains("role admin") && !shown.text().contains("<form class=\"stack\""), "{}", shown.text());
-    operators.form(&erin, &format!("{page}/approve"), &[("confirm", "true")]).await.ok(403);
+    operators.form(&erin, &format!("{page}/approve"), &super::SIGNED).await.ok(403);
 
     // The shared token is one operator, however often it is used.
     operators.approve(TOKEN, &id).await.ok(200);
@@ -416,7 +416,7 @@ async fn page_proposes_and_approves(operators: &Operators) {
     let limits = [("send_max", "20000"), ("send_daily_max", "default"), ("refund_elsewhere_daily_max", "default")];
     let policies = [("name", "Northern Pay"), ("fee_bps", "100"), ("overpayment", "hold"), ("tolerance", "0")];
     let others = [("tolerance_bps", "0"), ("dust_floor", "0.001"), ("event_families", "both")];
-    let proposed = operators.form(alice, &psp, &[&limits[..], &policies, &others].concat()).await;
+    let proposed = operators.form(alice, &psp, &[&limits[..], &policies, &others, &super::SIGNED].concat()).await;
     assert_eq!(proposed.status, 303, "{}", proposed.text());
     let location = proposed.header("location").unwrap();
     let page = location.strip_suffix("?done=proposed").unwrap().to_owned();
@@ -429,7 +429,7 @@ async fn page_proposes_and_approves(operators: &Operators) {
         "Withdraw",
     ]);
     assert!(!own.text().contains("approve-it"), "{}", own.text());
-    operators.form(alice, &format!("{page}/approve"), &[("confirm", "true")]).await.ok(409);
+    operators.form(alice, &format!("{page}/approve"), &super::SIGNED).await.ok(409);
     get(bob, &page).await.assert_shows(&["id=\"approve-it\"", "id=\"reject-it\"", "10000.00"]);
     operators.form(bob, &format!("{page}/approve"), &[]).await.ok(422).assert_shows(&["<code>confirm</code>"]);
     assert_eq!(operators.send_max().await, "10000.00");
@@ -442,12 +442,13 @@ async fn page_proposes_and_approves(operators: &Operators) {
     reply(service.bare(Method::GET, "/ops/view/approvals/apr_1").bearer_auth(bob)).await.ok(404);
 
     let wallet = [("chain", "all"), ("address", "0x0707070707070707070707070707070707070707")];
-    let proposed = operators.form(alice, &format!("{psp}/withdrawal-wallets"), &wallet).await;
+    let proposed =
+        operators.form(alice, &format!("{psp}/withdrawal-wallets"), &[&wallet[..], &super::SIGNED].concat()).await;
     let page = proposed.header("location").unwrap().strip_suffix("?done=proposed").unwrap().to_owned();
     get(bob, &page)
         .await
         .assert_shows(&["set the withdrawal wallet on all to 0x0707070707070707070707070707070707070707"]);
-    assert_eq!(operators.form(bob, &format!("{page}/reject"), &[]).await.status, 303);
+    assert_eq!(operators.form(bob, &format!("{page}/reject"), &super::SIGNED).await.status, 303);
     assert!(!service.get(&psp).await.text().contains("0x07070707"));
 }
 

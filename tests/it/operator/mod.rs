@@ -7,6 +7,7 @@ mod alarms;
 mod approvals;
 mod aside;
 mod attention;
+mod bulk;
 mod cursors;
 mod customers;
 mod decisions;
@@ -42,6 +43,9 @@ use crate::prelude::*;
 
 /// Operator token of every test's listener.
 const TOKEN: &str = "op_test_correct_horse_battery";
+
+/// The fields that every form of a page ends with.
+const SIGNED: [(&str, &str); 2] = [("reason", "ticket 17"), ("confirm", "true")];
 
 /// A service with an operator's listener.
 pub(crate) struct ServiceFixture {
@@ -187,6 +191,7 @@ fn concrete(path: &str) -> String {
         "{sending_id}" => "po_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
         "{key_id}" => "key_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
         "{node_id}" => "node_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
+        "{job_id}" => "blk_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
         "{approval_id}" => "apr_01J9Z3K4M5N6P7Q8R9S0T1V2W3",
         parameter if parameter.starts_with('{') => "1",
         part => part,

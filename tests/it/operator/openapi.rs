@@ -12,7 +12,9 @@ use crate::openapi::{WrongBody, assert_names, assert_sound, wrong_bodies};
 use crate::prelude::*;
 
 /// Lists without cursors, and why.
-const WHOLE_LISTS: [(&str, &str); 8] = [
+const WHOLE_LISTS: [(&str, &str); 10] = [
+    ("GET /ops/bulk", "at most 1,000 subjects, which are confirmed together"),
+    ("GET /ops/bulk/jobs", "the last 20 jobs"),
     ("GET /ops/messages", "at most one edge for each pair of kinds of actors"),
     ("GET /ops/history", "one figure of limited length"),
     ("GET /ops/search", "at most 50 results of each kind"),
@@ -23,7 +25,8 @@ const WHOLE_LISTS: [(&str, &str); 8] = [
     ("GET /ops/stuck", "each kind is a list with a `next_cursor` of its own"),
 ];
 /// Reads whose records have no id or no times, and why.
-const OTHER_RECORDS: [(&str, &str); 14] = [
+const OTHER_RECORDS: [(&str, &str); 15] = [
+    ("/ops/bulk", "subjects of several kinds, each named by its id"),
     ("/ops/messages", "counters of pairs of kinds of actors"),
     ("/ops/history", "values of a figure"),
     ("/ops/search", "results of any kind, each with its page"),
@@ -78,7 +81,7 @@ async fn viewers_read_the_document() {
 async fn every_described_field_is_read() {
     let service = ServiceFixture::start_with_chains().await;
     let bodies = wrong_bodies(&json());
-    assert_eq!(bodies.len(), 19);
+    assert_eq!(bodies.len(), 20);
     for WrongBody { method, path, body, fields } in bodies {
         let path = concrete(&path);
         assert_names(&reply(service.call(method, &path).json(&body)).await, &fields);

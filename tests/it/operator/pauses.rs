@@ -188,10 +188,10 @@ async fn pauses_are_listed_and_invalid_ones_refused() {
         .await
         .ok(422)
         .assert_shows(&["settlement:&lt;chain&gt;"]);
-    let forged = [("scope", "chain:base"), ("reason", "<b>forged</b>")];
+    let forged = [("scope", "chain:base"), ("reason", "<b>forged</b>"), ("confirm", "true")];
     assert_eq!(service.form("/ops/view/pauses", &forged).await.status, 303);
     service.get("/ops/view/pauses").await.assert_shows(&["&lt;b&gt;forged&lt;/b&gt;"]);
     assert!(service.get("/ops/view/stuck").await.text().contains("chain:base"));
-    assert_eq!(service.form("/ops/view/pauses/chain:base/lift", &[]).await.status, 303);
+    assert_eq!(service.form("/ops/view/pauses/chain:base/lift", &super::SIGNED).await.status, 303);
     assert!(service.get("/ops/view/pauses").await.text().contains("Nothing is paused."));
 }

@@ -209,7 +209,7 @@ async fn repeatedly_failing_withdrawal_is_quarantined_and_released() {
     assert_eq!(service.post(&release, &Value::Null).await["sending_id"], id.to_string());
     service.post(&release, &Value::Null).await.assert_problem(409, "sending_not_quarantined");
     service.quarantine(id).await;
-    let pressed = reply(service.call(Method::POST, &format!("{view}/release"))).await;
+    let pressed = service.form(&format!("{view}/release"), &super::SIGNED).await;
     assert_eq!((pressed.status.as_u16(), pressed.header("location")), (303, Some(view.as_str())));
     service.post(&release, &Value::Null).await.assert_problem(409, "sending_not_quarantined");
     // Each release is recorded, and a late one has no effect.

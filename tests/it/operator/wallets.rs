@@ -103,7 +103,9 @@ async fn chain_may_have_its_own_wallet(service: &ServiceFixture) {
 
 async fn wallet_is_set_on_the_page(service: &ServiceFixture) {
     let page = format!("/ops/view/psps/{}", service.app.psp_id);
-    let form = async |fields: &[(&str, &str)]| service.form(&format!("{page}/withdrawal-wallets"), fields).await;
+    let form = async |fields: &[(&str, &str)]| {
+        service.form(&format!("{page}/withdrawal-wallets"), &[fields, &super::SIGNED].concat()).await
+    };
     form(&[("chain", "all"), ("address", &address(0).to_string())])
         .await
         .ok(422)

@@ -97,7 +97,6 @@ fn table(nodes: &[&NodeView], sort: &str, wanted: &Wanted) -> Markup {
             thead {
                 tr {
                     th scope="col" { "Actor" }
-                    th scope="col" { "State" }
                     @for (name, words) in ORDERS {
                         th.n scope="col" aria-sort=[(sort == name).then_some("descending")] .wide[matches!(name, "messages" | "wait" | "restarts")] { a href=(by(name)) { (words) } }
                     }
@@ -107,9 +106,8 @@ fn table(nodes: &[&NodeView], sort: &str, wanted: &Wanted) -> Markup {
                 @for node in nodes {
                     tr id={ "actor-" (node.kind.as_str()) "-" (node.name) } {
                         th scope="row" {
-                            a href=(fullest_path(node.kind, &node.name)) { (actor_kind(node.kind)) @if let Some(name) = own_name(node.kind, &node.name) { " " (name) } }
+                            a.reason href=(fullest_path(node.kind, &node.name)) { (actor_kind(node.kind)) @if let Some(name) = own_name(node.kind, &node.name) { " " (name) } } " " (state(node.state))
                         }
-                        td { (state(node.state)) }
                         td.n { (count(node.figures.mailbox)) span.wide { (plot_of(node.kind, &node.name, "mailbox")) } }
                         td.n.wide { (count(node.figures.messages)) }
                         td.n.wide { (millis(node.figures.wait_ms)) }

@@ -5,7 +5,7 @@ use std::backtrace::Backtrace;
 
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_actors::observe::{Quarantine, stored_incidents};
+use payferry_actors::observe::{Quarantinable, Quarantine, stored_incidents};
 use payferry_actors::system::ActorView;
 use payferry_domain::Timestamp;
 use payferry_runtime::observe::{
@@ -14,6 +14,7 @@ use payferry_runtime::observe::{
 use serde::Serialize;
 
 use crate::Operator;
+use crate::actors::quarantine::release_button;
 use crate::history::page::plot_of;
 use crate::page::words::{
     Tone, actor_kind, ago, badge, count, fullest_path, grouped, millis, outbound_link, own_name, payment_link, plain,
@@ -143,13 +144,13 @@ pub(crate) fn panel(actor: Option<&One<'_>>, incidents: &[Incident], now: Timest
     }
 }
 
-/// Notice that the actor is quarantined, with a release button. `here` is the path of its page.
-pub(crate) fn given_up(quarantined: Option<&Quarantine>, here: &str, now: Timestamp) -> Markup {
+/// Notice that the subject is quarantined, with a release button.
+pub(crate) fn given_up(of: impl Into<Quarantinable>, quarantined: Option<&Quarantine>, now: Timestamp) -> Markup {
     html! {
         @if let Some(quarantined) = quarantined {
             div.notice.bad role="alert" {
                 p { strong { "Quarantined " (ago(quarantined.since, now)) "." } " It stays stopped until it is released: " span.reason { (quarantined.reason) } }
-                form method="post" action={ (here) "/release" } { button { "Release" } }
+                (release_button(of.into()))
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Quarantine of a payment, payout, withdrawal or customer: its release, and the error for decisions until then.
 
+use axum::response::Response;
+use maud::{Markup, Render};
 use payferry_accounts::Moment;
 use payferry_actors::System;
 use payferry_actors::observe::{ActorSubject, Quarantinable};
@@ -11,6 +13,8 @@ use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 use serde_json::json;
 
 use crate::Operator;
+use crate::page::form::{ChangeButton, Filled, answer_button};
+use crate::page::{Refused, path};
 
 /// Error for a decision about a quarantined subject, which could not carry it out.
 pub(crate) fn quarantined(of: impl Into<Quarantinable>) -> ApiError {
@@ -24,7 +28,7 @@ pub(crate) fn quarantined(of: impl Into<Quarantinable>) -> ApiError {
 }
 
 /// Word for the subject in a sentence.
-pub(super) fn word(of: Quarantinable) -> &'static str {
+pub(crate) fn word(of: Quarantinable) -> &'static str {
     match of {
         Quarantinable::Actor(ActorSubject::Payment(_)) => "payment",
         Quarantinable::Actor(ActorSubject::OutboundTransfer(id)) => id.kind().as_str(),
@@ -54,9 +58,38 @@ pub(crate) async fn release(operator: &Operator, of: impl Into<Quarantinable>) -
     Ok(released)
 }
 
+/// Releases the subject for a form of its page.
+pub(crate) async fn release_by_form(
+    operator: &Operator,
+    filled: &Filled,
+    of: impl Into<Quarantinable>,
+) -> Result<Response, Refused> {
+    let of = of.into();
+    // Whether it was quarantined does not matter: the page shows the current state.
+    let change = async { Ok(release(operator, of).await.map(drop)?) };
+    answer_button(filled, &page_of(of), change).await
+}
+
+/// Path of the subject's page.
+pub(crate) fn page_of(of: Quarantinable) -> String {
+    let pages = match of {
+        Quarantinable::Actor(ActorSubject::Payment(_)) => "payments",
+        Quarantinable::Actor(ActorSubject::OutboundTransfer(_)) => "sendings",
+        Quarantinable::Customer(_) => "customers",
+    };
+    format!("{}/{of}", path(pages))
+}
+
+/// Button that releases the subject.
+pub(crate) fn release_button(of: Quarantinable) -> Markup {
+    let (subject, action) = (of.to_string(), format!("{}/release", page_of(of)));
+    let statement = "The cause of the failure is fixed";
+    ChangeButton { label: "Release", subject: &subject, action: &action, hidden: &[], statement }.render()
+}
+
 /// Reads the PSP of the subject's row and nothing else, because the subject may be quarantined for a row that cannot be
 /// read.
-async fn psp_of(system: &System, of: Quarantinable) -> Result<Option<PspId>, DbErr> {
+pub(crate) async fn psp_of(system: &System, of: Quarantinable) -> Result<Option<PspId>, DbErr> {
     let reader = system.database().reader();
     let found: Option<String> = match of {
         Quarantinable::Actor(ActorSubject::Payment(id)) => {

@@ -351,7 +351,7 @@ pub async fn resume(operator: &Operator) -> Result<(), ApiError> {
     let approved = (ApprovalStatus::Approved, approvals::Column::DecidedAt);
     for approval in store::waiting(database, approved.0, approved.1, before, RESUMED_MAX).await? {
         // Its entries in the audit log have the name of the approver.
-        let source = RequestSource { id: None, address: None, operator: approval.decided_by.clone(), role: None };
+        let source = RequestSource { operator: approval.decided_by.clone(), ..RequestSource::default() };
         if let Err(error) = request::answering(source, carry_out(operator, &approval)).await {
             tracing::warn!(approval.id = %approval.id, ?error, "an approved action was refused");
         }

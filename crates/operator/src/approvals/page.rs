@@ -80,7 +80,7 @@ pub(crate) async fn approve(
     Path(id): Path<String>,
     filled: Filled,
 ) -> Result<Response, Refused> {
-    let request = filled.read_confirmed(&FIELDS, ApprovalDecision::read);
+    let request = filled.read(&FIELDS, ApprovalDecision::read);
     answer(&operator, &identity, &id, true, request, &filled).await
 }
 
@@ -228,8 +228,7 @@ fn forms(approval: &Approval, is_own: bool, filled: &Filled) -> Markup {
             (panel("approve", "Approve", "it is carried out at once", &html! {
                 div.body {
                     form.stack #approve-it method="post" action={ (here) "/approve" } {
-                        (filled.line("reason", "Reason, without personal data", "basis of the decision", false))
-                        (filled.confirm("I have checked this action with its proposer"))
+                        (filled.sign("basis of the decision", "I have checked this action with its proposer"))
                         div { button.danger { "Approve" } }
                     }
                 }
@@ -238,7 +237,7 @@ fn forms(approval: &Approval, is_own: bool, filled: &Filled) -> Markup {
         (panel("reject", if is_own { "Withdraw" } else { "Reject" }, "nothing is changed", &html! {
             div.body {
                 form.stack #reject-it method="post" action={ (here) "/reject" } {
-                    (filled.line("reason", "Reason, without personal data", "basis of the decision", false))
+                    (filled.sign("basis of the decision", if is_own { "I withdraw my proposal" } else { "It must not be carried out" }))
                     div { button { @if is_own { "Withdraw" } @else { "Reject" } } }
                 }
             }

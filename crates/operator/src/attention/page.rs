@@ -3,17 +3,20 @@
 use std::collections::HashMap;
 
 use axum::extract::Query;
-use axum::response::{IntoResponse, Redirect, Response};
-use maud::{Markup, html};
-use payferry_actors::observe::{ActorSubject, Quarantinable, QuarantineCounts, QuarantinedSubject};
+use axum::response::Response;
+use maud::{Markup, Render, html};
+use payferry_actors::observe::{Quarantinable, QuarantineCounts, QuarantinedSubject};
 use payferry_domain::Timestamp;
-use payferry_httpkit::{ApiError, RequestBody as _};
+use payferry_httpkit::RequestBody as _;
 use serde::Deserialize;
 
 use crate::Operator;
+use crate::actors::quarantine::{page_of, release_button};
 use crate::attention::acknowledged::{self, ACKNOWLEDGED_DAYS, AcknowledgeRequest, AcknowledgedEntry, ReopenRequest};
 use crate::attention::{self, AttentionGroup, AttentionItem, AttentionKind, ITEMS_DEFAULT, NeedsAttention, Position};
-use crate::page::form::Filled;
+use crate::bulk::BulkAction;
+use crate::bulk::page::link_to;
+use crate::page::form::{ChangeButton, Filled, answer_button};
 use crate::page::words::{Tone, ago, badge, bounded, counted, heading, outbound_link, payment_link, plain};
 use crate::page::{Failure, NavSection, Page, PageRequest, Refused, id_of, path};
 
@@ -50,31 +53,20 @@ pub(crate) async fn show(
 
 /// Acknowledges an entry.
 pub(crate) async fn acknowledge(operator: Operator, filled: Filled) -> Result<Response, Refused> {
-    let outcome = async {
+    let change = async {
         let wanted = filled.read(&acknowledged::FIELDS, AcknowledgeRequest::read)?;
         acknowledged::acknowledge(&operator, wanted).await
     };
-    changed(&operator, &filled, outcome.await).await
+    answer_button(&filled, &path("stuck"), change).await
 }
 
 /// Ends an acknowledgement.
 pub(crate) async fn reopen(operator: Operator, filled: Filled) -> Result<Response, Refused> {
-    let outcome = async {
+    let change = async {
         let wanted = filled.read(&acknowledged::FIELDS[..2], ReopenRequest::read)?;
-        acknowledged::reopen(&operator, wanted).await.map(|_| ())
+        acknowledged::reopen(&operator, wanted).await.map(drop)
     };
-    changed(&operator, &filled, outcome.await).await
-}
-
-async fn changed(operator: &Operator, filled: &Filled, outcome: Result<(), ApiError>) -> Result<Response, Refused> {
-    match filled.answered(outcome)? {
-        Ok(()) => Ok(Redirect::to(&path("stuck")).into_response()),
-        Err(refused) => {
-            let found = attention::needs_attention(operator, ITEMS_DEFAULT).await;
-            let body = html! { (refused.said) (body(&found, operator.system.clock().real_now())) };
-            Ok(Page::live("Needs attention", NavSection::Attention, body).answer_form(refused.status))
-        }
-    }
+    answer_button(&filled, &path("stuck"), change).await
 }
 
 /// Body with every kind and the first items of each.
@@ -105,11 +97,7 @@ fn acknowledged_panel(entries: &[AcknowledgedEntry], now: Timestamp) -> Markup {
                         span.what { (heading(&entry.kind)) br; small.mono { (entry.item.split_once('.').map_or(entry.item.as_str(), |(_, id)| id)) } }
                         span.why { (entry.operator) ": " (entry.reason) }
                         span.done {
-                            form.inline method="post" action={ (path("stuck")) "/reopen" } {
-                                input type="hidden" name="kind" value=(entry.kind);
-                                input type="hidden" name="item" value=(entry.item);
-                                button.quiet { "Reopen" }
-                            }
+                            (reopen_button(entry))
                         }
                     }
                 }
@@ -118,19 +106,20 @@ fn acknowledged_panel(entries: &[AcknowledgedEntry], now: Timestamp) -> Markup {
     }
 }
 
-/// Form that acknowledges an entry.
-fn acknowledge_form(kind: AttentionKind, item: &AttentionItem) -> Markup {
-    html! {
-        details.act {
-            summary { "Acknowledge" }
-            form.stack method="post" action={ (path("stuck")) "/acknowledge" } {
-                input type="hidden" name="kind" value=(kind);
-                input type="hidden" name="item" value=(item.position);
-                label { "Reason" input type="text" name="reason" required maxlength="500" autocomplete="off"; }
-                div { button.quiet { "Acknowledge" } }
-            }
-        }
-    }
+/// Button that acknowledges an entry.
+fn acknowledge_button(kind: AttentionKind, item: &AttentionItem) -> Markup {
+    let (position, action) = (item.position.to_string(), format!("{}/acknowledge", path("stuck")));
+    let hidden = [("kind", kind.as_str()), ("item", &position)];
+    let statement = "No action is needed";
+    ChangeButton { label: "Acknowledge", subject: &item.id, action: &action, hidden: &hidden, statement }.render()
+}
+
+/// Button that ends an acknowledgement.
+fn reopen_button(entry: &AcknowledgedEntry) -> Markup {
+    let action = format!("{}/reopen", path("stuck"));
+    let hidden = [("kind", entry.kind.as_str()), ("item", entry.item.as_str())];
+    let statement = "It needs attention again";
+    ChangeButton { label: "Reopen", subject: &entry.item, action: &action, hidden: &hidden, statement }.render()
 }
 
 /// Body with one page of one kind.
@@ -161,6 +150,7 @@ fn section(group: &AttentionGroup, is_behind: bool, now: Timestamp) -> Markup {
         section.panel.alarm id=(name) aria-labelledby={ "of-" (name) } {
             header {
                 h2 id={ "of-" (name) } { (heading(name)) " " span.soft { (bounded(group.total)) } }
+                @if let Some(action) = bulk_action(group.kind) { (link_to(action, "All at once")) }
                 a.more href=(group.runbook) { "Runbook" }
                 p { (group.meaning) " " (group.advice) }
             }
@@ -176,17 +166,28 @@ fn section(group: &AttentionGroup, is_behind: bool, now: Timestamp) -> Markup {
                             (item.reason)
                         }
                         span.done {
-                            @if let (AttentionKind::Quarantined, Ok(of)) = (group.kind, item.id.parse::<Quarantinable>()) { (release(of)) }
+                            @if let (AttentionKind::Quarantined, Ok(of)) = (group.kind, item.id.parse::<Quarantinable>()) { (release_button(of)) }
                             @else if let AttentionKind::ApprovalOpen = group.kind { a href={ (path("approvals")) "/" (item.id) } { "Decide" } }
                             @else if let AttentionKind::OutboundInReview = group.kind { a href={ (path("sendings")) "/" (item.id) } { "Decide" } }
                             @else if let (false, Some(payment)) = (item.can.is_empty(), &item.payment_id) { a href={ (path("payments")) "/" (payment) "/decide" } { "Decide" } }
-                            @if group.kind.may_be_acknowledged() { (acknowledge_form(group.kind, item)) }
+                            @if group.kind.may_be_acknowledged() { (acknowledge_button(group.kind, item)) }
                         }
                     }
                 }
             }
             (pages(group, is_behind))
         }
+    }
+}
+
+/// Action that can be taken on many entries of a kind.
+const fn bulk_action(kind: AttentionKind) -> Option<BulkAction> {
+    match kind {
+        AttentionKind::Quarantined => Some(BulkAction::Release),
+        AttentionKind::SettlementFailed => Some(BulkAction::RetrySettlement),
+        AttentionKind::RefundApproval => Some(BulkAction::ApproveRefund),
+        AttentionKind::WebhooksExhausted => Some(BulkAction::Redeliver),
+        _ => None,
     }
 }
 
@@ -262,7 +263,7 @@ pub(crate) fn quarantined(totals: QuarantineCounts, first: &[QuarantinedSubject]
                             span.when { (ago(quarantine.since, now)) }
                             span.what { (link(*id)) }
                             span.why { span.reason { (quarantine.reason) } }
-                            span.done { (release(*id)) }
+                            span.done { (release_button(*id)) }
                         }
                     }
                 }
@@ -271,25 +272,6 @@ pub(crate) fn quarantined(totals: QuarantineCounts, first: &[QuarantinedSubject]
     }
 }
 
-/// Path of the subject's page.
-fn page_of(of: Quarantinable) -> String {
-    let pages = match of {
-        Quarantinable::Actor(ActorSubject::Payment(_)) => "payments",
-        Quarantinable::Actor(ActorSubject::OutboundTransfer(_)) => "sendings",
-        Quarantinable::Customer(_) => "customers",
-    };
-    format!("{}/{of}", path(pages))
-}
-
 fn link(of: Quarantinable) -> Markup {
     html! { a.mono href=(page_of(of)) { (of) } }
-}
-
-/// Button that releases a subject from quarantine.
-fn release(of: Quarantinable) -> Markup {
-    html! {
-        form.inline method="post" action={ (page_of(of)) "/release" } {
-            button.quiet { "Release" }
-        }
-    }
 }

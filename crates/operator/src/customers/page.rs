@@ -60,11 +60,9 @@ pub(crate) async fn decide(
 }
 
 /// Releases a quarantined customer.
-pub(crate) async fn release(operator: Operator, Path(id): Path<String>) -> Result<Response, Refused> {
+pub(crate) async fn release(operator: Operator, Path(id): Path<String>, filled: Filled) -> Result<Response, Refused> {
     let id: CustomerId = id_of("customer", &id)?;
-    // The result is not needed: the page shows the current state.
-    quarantine::release(&operator, id).await?;
-    Ok(Redirect::to(&format!("{}/{id}", path("customers"))).into_response())
+    quarantine::release_by_form(&operator, &filled, id).await
 }
 
 async fn find(operator: &Operator, customer_id: &str) -> Result<CustomerView, Failure> {
@@ -195,7 +193,7 @@ fn page(operator: &Operator, view: &CustomerView, said: &Markup, filled: &Filled
         p.crumbs { a href=(path("customers")) { "Customers" } span { "Customer" } }
         div.title { h1 { (email) } (state(customer)) p { span.mono { (customer.id) } } }
         (said)
-        (given_up(view.quarantined.as_ref(), &here, real_now))
+        (given_up(customer.id, view.quarantined.as_ref(), real_now))
         div.grid.two {
             div.col {
                 (facts(&view.line, now))
@@ -208,7 +206,7 @@ fn page(operator: &Operator, view: &CustomerView, said: &Markup, filled: &Filled
                         @if customer.is_active {
                             form.stack #decision method="post" action={ (here) "/decide" } {
                                 (filled.choice("outcome", "Decision", &OUTCOMES))
-                                (filled.line("reason", "Reason, without personal data", "basis of the decision", true))
+                                (filled.sign("basis of the decision", "I have checked the customer's documents"))
                                 div { button { "Decide" } }
                             }
                         } @else { p { "The customer is deactivated and cannot be changed." } }

@@ -23,12 +23,12 @@ use crate::decisions::query::Decisions;
 const APPLIED_AT_ONCE_MAX: u64 = 100;
 
 /// Decision of an operator, with its reason.
-pub(super) struct DecisionRequest {
-    pub(super) action: Action,
-    pub(super) reason: String,
+pub(crate) struct DecisionRequest {
+    pub(crate) action: Action,
+    pub(crate) reason: String,
 }
 
-pub(super) enum Action {
+pub(crate) enum Action {
     Screen { chain: Chain, tx_hash: Hash32, log_index: u32, decision: Decision },
     ScreenRefund { refund_id: RefundId, decision: Decision },
     ScreenPayer { decision: Decision },
@@ -40,7 +40,7 @@ pub(super) enum Action {
 
 /// Carries out a decision for the operator, or proposes it if it needs a second one. Used by the API and the page. Returns
 /// the state of the payment afterwards.
-pub(super) async fn carry_out(
+pub(crate) async fn carry_out(
     operator: &Operator,
     id: PaymentId,
     request: DecisionRequest,

@@ -34,7 +34,7 @@ use crate::input::{DECISION, payment_id_of, unknown};
 use crate::page::form::Sort;
 
 pub(crate) use carry_out::carry_out_approved;
-use carry_out::{Action, DecisionRequest, carry_out};
+pub(crate) use carry_out::{Action, DecisionRequest, carry_out};
 
 /// Field with the destination address.
 const ADDRESS: &str = "address";

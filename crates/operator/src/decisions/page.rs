@@ -38,7 +38,7 @@ pub(crate) async fn decide(
 ) -> Result<Response, Refused> {
     let fields = kind.fields();
     let unsuitable = kind.unsuitable(&operator, &filled.json(fields)).await?;
-    let request = filled.read_confirmed(fields, |fields| DecisionRequest::read(kind, fields, unsuitable));
+    let request = filled.read(fields, |fields| DecisionRequest::read(kind, fields, unsuitable));
     let (id, before) = read(&operator, &payment_id).await?;
     let outcome = async { carry_out(&operator, id, request?).await };
     let here = format!("{}/{id}", path("payments"));
@@ -160,8 +160,7 @@ fn screening(here: &str, transfer: &Transfer, may: &[Decision], filled: &Filled,
                     input type="hidden" name="tx_hash" value=(tx_hash);
                     input type="hidden" name="log_index" value=(log_index);
                     (filled.choice("decision", "Decision", &choices))
-                    (filled.line("reason", "Reason, without personal data", "basis of the decision", true))
-                    (filled.confirm("I have checked the source of the money"))
+                    (filled.sign("basis of the decision", "I have checked the source of the money"))
                     div { button { "Decide" } }
                 }
             }
@@ -185,8 +184,7 @@ fn refund_screening(here: &str, payment: &Payment, refund: &Refund, filled: &Fil
                 form.stack id={ "screen-" (refund.id) } method="post" action={ (here) "/screen_refund" } {
                     input type="hidden" name="refund_id" value=(refund.id);
                     (filled.choice("decision", "Decision", &[("allow", "allow: send it"), ("block", "block: fail it; another address can be used")]))
-                    (filled.line("reason", "Reason, without personal data", "basis of the decision", true))
-                    (filled.confirm("I have checked the destination address"))
+                    (filled.sign("basis of the decision", "I have checked the destination address"))
                     div { button { "Decide" } }
                 }
             }
@@ -215,8 +213,7 @@ fn payer_screening(
             div.body {
                 form.stack id="screen-payer" method="post" action={ (here) "/screen_payer" } {
                     (filled.choice("decision", "Decision", &[("allow", "allow: take the money"), ("block", "block: never take it; another payer can sign")]))
-                    (filled.line("reason", "Reason, without personal data", "basis of the decision", true))
-                    (filled.confirm("I have checked the payer"))
+                    (filled.sign("basis of the decision", "I have checked the payer"))
                     div { button { "Decide" } }
                 }
             }
@@ -243,8 +240,7 @@ fn approval(here: &str, payment: &Payment, refund: &Refund, filled: &Filled, now
                 form.stack id={ "approve-" (refund.id) } method="post" action={ (here) "/approve_refund" } {
                     input type="hidden" name="refund_id" value=(refund.id);
                     (filled.choice("decision", "Decision", &choices))
-                    (filled.line("reason", "Reason, without personal data", "basis of the decision", true))
-                    (filled.confirm("The PSP has confirmed this refund and its address"))
+                    (filled.sign("basis of the decision", "The PSP has confirmed this refund and its address"))
                     div { button { "Decide" } }
                 }
             }
@@ -270,8 +266,7 @@ fn refund(here: &str, held: &BlockedLine, key: &str, filled: &Filled) -> Markup 
                     input type="hidden" name="idempotency_key" value=(key);
                     (filled.line("address", "Destination address", "0x…", true))
                     (filled.line("amount", "Amount (empty: the whole amount)", &held.amount, false))
-                    (filled.line("reason", "Reason, without personal data", "basis of the decision", true))
-                    (filled.confirm("The money may go to this address. The transfer cannot be reversed."))
+                    (filled.sign("basis of the decision", "The money may go to this address. The transfer cannot be reversed."))
                     div { button { "Send" } }
                 }
             }
@@ -291,8 +286,7 @@ fn retry(here: &str, payment: &Payment, filled: &Filled, now: Timestamp) -> Mark
         }
         div.body {
             form.stack #retry-settlement method="post" action={ (here) "/retry_settlement" } {
-                (filled.line("reason", "Reason", "what was fixed", true))
-                (filled.confirm("The cause of the failure is fixed"))
+                (filled.sign("what was fixed", "The cause of the failure is fixed"))
                 div { button { "Settle again" } }
             }
         }
@@ -310,8 +304,7 @@ fn set_aside_panel(here: &str, decisions: &Decisions, filled: &Filled) -> Markup
         }
         div.body {
             form.stack #take-in method="post" action={ (here) "/take_in" } {
-                (filled.line("reason", "Reason, without personal data", "basis of the decision", true))
-                (filled.confirm("These transfers are genuine, not spam"))
+                (filled.sign("basis of the decision", "These transfers are genuine, not spam"))
                 div { button { "Apply transfers" } }
             }
         }

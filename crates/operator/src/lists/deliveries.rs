@@ -10,6 +10,7 @@ use payferry_httpkit::extract::parameters::number;
 use payferry_httpkit::lists::{CURSOR, DateTime, Page as ListPage};
 use payferry_httpkit::openapi::UnreadableQuery;
 use payferry_httpkit::{Answer, ApiError, QueryFields, query, rule};
+use payferry_webhook::endpoints::ENDPOINTS_MAX;
 use sea_orm::{DbErr, FromQueryResult};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -22,24 +23,24 @@ use crate::query::{by, rows, soon};
 
 /// Filter of deliveries. An unset field matches all.
 #[derive(Debug, Clone, Copy, Default)]
-struct Filter {
-    status: Option<DeliveryStatus>,
-    psp_id: Option<PspId>,
+pub(crate) struct Filter {
+    pub(crate) status: Option<DeliveryStatus>,
+    pub(crate) psp_id: Option<PspId>,
 }
 
 #[derive(Debug, FromQueryResult)]
-struct Row {
-    id: String,
+pub(crate) struct Row {
+    pub(crate) id: String,
     event_id: String,
-    name: String,
-    psp_id: String,
-    payment_id: String,
+    pub(crate) name: String,
+    pub(crate) psp_id: String,
+    pub(crate) payment_id: String,
     position: i64,
     status: String,
     attempt_count: i64,
     next_attempt_at: Option<i64>,
     response_code: Option<i64>,
-    error: Option<String>,
+    pub(crate) error: Option<String>,
     created_at: i64,
     updated_at: i64,
 }
@@ -114,7 +115,12 @@ pub(crate) async fn data(operator: Operator, mut query: QueryFields) -> Result<A
 }
 
 /// Reads a page in the descending order of the events. An event with several deliveries is never split over two pages.
-async fn read(system: &System, filter: Filter, after: Option<i64>, limit: u64) -> Result<ScannedPage<Row, i64>, DbErr> {
+pub(crate) async fn read(
+    system: &System,
+    filter: Filter,
+    after: Option<i64>,
+    limit: u64,
+) -> Result<ScannedPage<Row, i64>, DbErr> {
     let mut conditions = Conditions::default();
     conditions.add_some("position < ?", after);
     conditions.add_some("psp_id = ?", filter.psp_id.map(|id| id.to_string()));
@@ -127,17 +133,17 @@ async fn read(system: &System, filter: Filter, after: Option<i64>, limit: u64) -
         "SELECT d.id, d.event_id, e.name, d.psp_id, d.payment_id, e.position, d.status, d.attempt_count, d.next_attempt_at, \
          d.response_code, d.error, d.created_at, d.updated_at \
          FROM (SELECT id, name, position FROM events WHERE {scanned} ORDER BY position DESC LIMIT {SCANNED_MAX}) AS e \
-         JOIN deliveries AS d ON d.event_id = e.id WHERE {wanted} LIMIT {}",
-        limit + 1
+         JOIN deliveries AS d ON d.event_id = e.id WHERE {wanted} \
+         ORDER BY e.position DESC, d.id LIMIT {}",
+        limit + ENDPOINTS_MAX
     );
     let mut found: Vec<Row> = rows(database, sql, conditions.values.clone()).await?;
-    found.sort_by(|one, other| other.position.cmp(&one.position).then_with(|| one.id.cmp(&other.id)));
     let size = usize::try_from(limit).unwrap_or(usize::MAX);
     if found.len() > size {
         let cut = found[size].position;
-        // The event that may be incomplete begins the next page, unless it is the only one.
+        // The event that may be incomplete begins the next page, unless it is the only one, of which everything was read.
         let kept = found.iter().filter(|row| row.position > cut).count();
-        found.truncate(if kept == 0 { size } else { kept });
+        found.truncate(if kept == 0 { found.len() } else { kept });
         let next = found.last().map(|row| row.position);
         return Ok(ScannedPage { rows: found, next });
     }

@@ -57,20 +57,20 @@ fn id_at(prefix: &str, at: Timestamp) -> String {
 }
 
 /// The rows of a page, and the key after which the next one begins.
-struct ScannedPage<R, K> {
-    rows: Vec<R>,
-    next: Option<K>,
+pub(crate) struct ScannedPage<R, K> {
+    pub(crate) rows: Vec<R>,
+    pub(crate) next: Option<K>,
 }
 
 /// Parameters of a page in a link: a filter that is set, or nothing.
-fn query(pairs: &[(&str, Option<&str>)]) -> String {
+pub(crate) fn query(pairs: &[(&str, Option<&str>)]) -> String {
     let set = pairs.iter().filter_map(|(name, value)| Some((name, (*value)?)));
     let text = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(set).finish();
     if text.is_empty() { text } else { format!("?{text}") }
 }
 
 /// Selection of one value in a filter; the empty value means all.
-fn select(name: &str, label: &str, chosen: Option<&str>, choices: &[&str]) -> Markup {
+pub(crate) fn select(name: &str, label: &str, chosen: Option<&str>, choices: &[&str]) -> Markup {
     html! {
         label {
             (label)
@@ -83,7 +83,7 @@ fn select(name: &str, label: &str, chosen: Option<&str>, choices: &[&str]) -> Ma
 }
 
 /// Text field of a filter.
-fn field(name: &str, label: &str, value: Option<&str>, hint: &str) -> Markup {
+pub(crate) fn field(name: &str, label: &str, value: Option<&str>, hint: &str) -> Markup {
     html! { label { (label) input type="text" name=(name) value=[value] placeholder=(hint) autocomplete="off" spellcheck="false"; } }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::Path;
 use axum::http::HeaderMap;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use payferry_domain::{NodeId, Timestamp};
 use payferry_entities::{leases, nodes};
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{HandOverRequest, load, request_drain, request_hand_over, trees};
 use crate::Operator;
-use crate::page::form::{Filled, Sort};
+use crate::page::form::{ChangeButton, Filled, Sort, answer_button};
 use crate::page::words::{Tone, ago, badge, count, counted, panel};
 use crate::page::{Failure, NavSection, Page, Refused, id_of, path};
 
@@ -54,10 +54,9 @@ pub(crate) async fn show(operator: Operator, headers: HeaderMap) -> Result<Respo
     Ok(Page::still("Nodes", NavSection::Nodes, body).into_response())
 }
 
-pub(crate) async fn drain(operator: Operator, Path(id): Path<String>) -> Result<Response, Refused> {
+pub(crate) async fn drain(operator: Operator, Path(id): Path<String>, filled: Filled) -> Result<Response, Refused> {
     let id: NodeId = id_of("node", &id)?;
-    request_drain(&operator, id).await.map_err(|error| Failure::of_form(&error))?;
-    Ok(Redirect::to(&path("nodes")).into_response())
+    answer_button(&filled, &path("nodes"), async { request_drain(&operator, id).await.map(drop) }).await
 }
 
 pub(crate) async fn hand_over(
@@ -65,12 +64,11 @@ pub(crate) async fn hand_over(
     Path(name): Path<String>,
     filled: Filled,
 ) -> Result<Response, Refused> {
-    let outcome = async {
+    let change = async {
         let HandOverRequest { node_id } = filled.read(&FIELDS, HandOverRequest::read)?;
-        request_hand_over(&operator, &name, node_id).await
+        request_hand_over(&operator, &name, node_id).await.map(drop)
     };
-    outcome.await.map_err(|error| Failure::of_form(&error))?;
-    Ok(Redirect::to(&path("nodes")).into_response())
+    answer_button(&filled, &path("nodes"), change).await
 }
 
 fn one(
@@ -100,10 +98,10 @@ fn one(
             }
             (leases_of(node, held, others))
             @if is_ready && !node.drain_requested {
-                form.inline method="post" action={ (path("nodes")) "/" (node.id) "/drain" } {
-                    button.danger aria-label={ "Drain " (node.name) } { "Drain" }
-                }
-                " It hands its leases over and takes no new requests. Restart its process afterwards."
+                (ChangeButton {
+                    label: "Drain", subject: &node.name, action: &format!("{}/{}/drain", path("nodes"), node.id), hidden: &[],
+                    statement: "It hands its leases over and takes no new requests until its process is restarted",
+                })
             }
         }
     };
@@ -146,10 +144,11 @@ fn leases_of(node: &nodes::Model, held: Option<&Held>, others: &[nodes::Model]) 
                             th.mono scope="row" { (name) }
                             td {
                                 @for other in &to {
-                                    form.inline method="post" action={ (path("leases")) "/" (name) "/hand_over" } {
-                                        input type="hidden" name="node_id" value=(other.id);
-                                        button.quiet aria-label={ "Hand " (name) " over to " (other.name) } { "to " (other.name) }
-                                    }
+                                    (ChangeButton {
+                                        label: &format!("to {}", other.name), subject: &format!("hand over {name}"),
+                                        action: &format!("{}/{name}/hand_over", path("leases")), hidden: &[("node_id", &other.id)],
+                                        statement: "The other node takes over this work",
+                                    })
                                 }
                             }
                         }

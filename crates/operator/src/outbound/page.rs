@@ -69,11 +69,9 @@ pub(crate) async fn show(
 }
 
 /// Releases a quarantined payout or withdrawal.
-pub(crate) async fn release(operator: Operator, Path(id): Path<String>) -> Result<Response, Refused> {
+pub(crate) async fn release(operator: Operator, Path(id): Path<String>, filled: Filled) -> Result<Response, Refused> {
     let id: OutboundId = id_of("sending", &id)?;
-    // The result is not needed: the page shows the current state.
-    quarantine::release(&operator, id).await?;
-    Ok(Redirect::to(&format!("{}/{id}", path("sendings"))).into_response())
+    quarantine::release_by_form(&operator, &filled, id).await
 }
 
 /// Allows or blocks the address of a payout or withdrawal.
@@ -81,7 +79,7 @@ pub(crate) async fn screen(operator: Operator, Path(id): Path<String>, filled: F
     let before = read(&operator, &id).await?;
     let id = before.outbound.id();
     let here = format!("{}/{id}", path("sendings"));
-    let outcome = async { carry_out(&operator, id, filled.read_confirmed(&FIELDS, OutboundDecision::read)?).await };
+    let outcome = async { carry_out(&operator, id, filled.read(&FIELDS, OutboundDecision::read)?).await };
     match outcome.await {
         Err(ApiError::TimedOut) => Err(Failure::Unknown { about: id.kind().as_str(), path: here }.into()),
         outcome => match filled.answered(outcome)? {
@@ -98,7 +96,6 @@ async fn read(operator: &Operator, id: &str) -> Result<OutboundFacts, Failure> {
 fn page(operator: &Operator, facts: &OutboundFacts, said: &Markup, filled: &Filled) -> Page {
     let (now, real_now) = (operator.system.clock().now(), operator.system.clock().real_now());
     let (outbound, order, id) = (&facts.outbound, &facts.outbound.order, facts.outbound.id());
-    let here = format!("{}/{id}", path("sendings"));
     let body = html! {
         p.crumbs { a href="/ops" { "Overview" } a href=(path("sendings")) { "payouts and withdrawals" } span { (id.kind().as_str()) } }
         div.title {
@@ -107,7 +104,7 @@ fn page(operator: &Operator, facts: &OutboundFacts, said: &Markup, filled: &Fill
             p { strong { (order.amount) " " (order.token) } " on " (order.asset.chain) ", created " (ago(order.created_at, now)) }
         }
         (said)
-        (actor::given_up(facts.actor.as_ref().and_then(|actor| actor.quarantined.as_ref()), &here, real_now))
+        (actor::given_up(id, facts.actor.as_ref().and_then(|actor| actor.quarantined.as_ref()), real_now))
         div.grid.two {
             div.col {
                 @if !facts.may.is_empty() { (decision_panel(facts, filled)) }
@@ -131,8 +128,7 @@ fn decision_panel(facts: &OutboundFacts, filled: &Filled) -> Markup {
         div.body {
             form.stack #screen method="post" action={ (path("sendings")) "/" (facts.outbound.id()) "/screen" } {
                 (filled.choice("decision", "Decision", &[("allow", "allow: send it"), ("block", "block: fail it and return the amount to the balance")]))
-                (filled.line("reason", "Reason, without personal data", "basis of the decision", true))
-                (filled.confirm("I have checked the destination address"))
+                (filled.sign("basis of the decision", "I have checked the destination address"))
                 div { button { "Decide" } }
             }
         }

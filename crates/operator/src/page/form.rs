@@ -1,17 +1,24 @@
 //! Forms: converts form input into the fields that programs send, and shows each error next to its field.
+//!
+//! Every form makes a change, and needs a reason and a confirmation. The audit entries of the change contain the reason.
 
 use axum::Form;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
+use payferry_httpkit::extract::read::TEXT_CHARS_MAX;
 use payferry_httpkit::{ApiError, FieldError, Fields};
+use payferry_runtime::request;
 use serde_json::{Map, Value};
 
-use crate::page::Failure;
+use crate::page::{Failure, NavSection, Page, Refused};
 
-/// Check box that must be ticked, because a transfer cannot be reversed.
+/// Check box that confirms a change. It must be ticked.
 const CONFIRM: &str = "confirm";
+/// Field with the reason for a change. It must be filled in.
+const REASON: &str = "reason";
 
 /// Values of a form, as sent or as shown first.
 #[derive(Debug, Clone, Default)]
@@ -47,7 +54,12 @@ impl<S: Send + Sync> FromRequest<S> for Filled {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, FormRejection> {
         let Form(pairs) = Form::from_request(request, state).await?;
-        Ok(Self { pairs, errors: Vec::new() })
+        let filled = Self { pairs, errors: Vec::new() };
+        let reason = filled.value(REASON).trim();
+        if !reason.is_empty() {
+            request::give_reason(reason);
+        }
+        Ok(filled)
     }
 }
 
@@ -57,32 +69,44 @@ impl Filled {
         Self { pairs: values.map(|(name, value)| (name.to_owned(), value)).into(), errors: Vec::new() }
     }
 
-    /// Reads the form in the same way as the body of an API request.
+    /// Reads the form in the same way as the body of an API request. Every form also has a reason and a confirmation.
     pub(crate) fn read<T>(
         &self,
         fields: &[(&str, Sort)],
         read: impl FnOnce(&Fields<'_>) -> Option<T>,
     ) -> Result<T, ApiError> {
-        let body = self.json(fields);
-        let fields = Fields::of_body(&body)?;
-        let request = read(&fields);
-        fields.finish(request)
+        let read = || {
+            let body = self.json(fields);
+            let fields = Fields::of_body(&body)?;
+            let request = read(&fields);
+            fields.finish(request)
+        };
+        let request = read();
+        let mut errors = match &request {
+            Err(ApiError::Validation(errors)) => errors.clone(),
+            Err(_) => return request,
+            Ok(_) => Vec::new(),
+        };
+        let mut missing = |field: &str, code: &'static str, message: &str| {
+            if errors.iter().all(|error| error.field != field) {
+                errors.push(FieldError { field: field.to_owned(), code: code.into(), message: message.to_owned() });
+            }
+        };
+        let reason = self.value(REASON).trim();
+        if reason.is_empty() {
+            missing(REASON, "required", "is required");
+        } else if reason.chars().count() > TEXT_CHARS_MAX {
+            missing(REASON, "too_long", &format!("must have at most {TEXT_CHARS_MAX} characters"));
+        }
+        if self.value(CONFIRM).trim().is_empty() {
+            missing(CONFIRM, "required", "must be ticked");
+        }
+        if errors.is_empty() { request } else { Err(ApiError::Validation(errors)) }
     }
 
-    /// Reads a form that also has to be confirmed.
-    pub(crate) fn read_confirmed<T>(
-        &self,
-        fields: &[(&str, Sort)],
-        read: impl FnOnce(&Fields<'_>) -> Option<T>,
-    ) -> Result<T, ApiError> {
-        let request = self.read(fields, read);
-        if !self.value(CONFIRM).trim().is_empty() {
-            return request;
-        }
-        let mut errors = if let Err(ApiError::Validation(errors)) = request { errors } else { Vec::new() };
-        let (code, message) = ("required".into(), "must be ticked".to_owned());
-        errors.push(FieldError { field: CONFIRM.to_owned(), code, message });
-        Err(ApiError::Validation(errors))
+    /// Reads a form with no other fields than the reason and the confirmation.
+    pub(crate) fn signed(&self) -> Result<(), ApiError> {
+        self.read(&[], |_| Some(()))
     }
 
     /// Fields as JSON. Text that is no number stays text, so that the reader of the field refuses it.
@@ -121,7 +145,8 @@ impl Filled {
         Ok(Err(RefusedForm { status, said, filled }))
     }
 
-    fn value(&self, name: &str) -> &str {
+    /// The text of a field; empty if it was not sent.
+    pub(crate) fn value(&self, name: &str) -> &str {
         self.pairs.iter().find(|(one, _)| one == name).map(|(_, value)| value.as_str()).unwrap_or_default()
     }
 
@@ -189,9 +214,13 @@ impl Filled {
         html! { label.check { input type="checkbox" name=(name) value="true" checked[!self.value(name).is_empty()]; (label) } }
     }
 
-    /// Check box that confirms a decision.
-    pub(crate) fn confirm(&self, words: &str) -> Markup {
-        self.tick(CONFIRM, words)
+    /// Fields that every form ends with: the reason, and the confirmation of `statement`.
+    pub(crate) fn sign(&self, hint: &str, statement: &str) -> Markup {
+        html! {
+            (self.line(REASON, "Reason, without personal data", hint, true))
+            label.check { input type="checkbox" name=(CONFIRM) value="true" required checked[!self.value(CONFIRM).is_empty()]; (statement) }
+            (self.wrong(CONFIRM))
+        }
     }
 
     /// Check boxes of which any number can be selected.
@@ -209,6 +238,59 @@ impl Filled {
 
     fn wrong(&self, name: &str) -> Markup {
         html! { @for error in self.errors_of(name) { span.error { (error.message) } } }
+    }
+}
+
+/// A change that is made with one button: its form is behind a fold, with a reason and a confirmation.
+pub(crate) struct ChangeButton<'a> {
+    /// Word on the button.
+    pub(crate) label: &'a str,
+    /// What is changed, for screen readers.
+    pub(crate) subject: &'a str,
+    /// Path of the form.
+    pub(crate) action: &'a str,
+    /// Hidden fields.
+    pub(crate) hidden: &'a [(&'a str, &'a str)],
+    /// Statement that is confirmed.
+    pub(crate) statement: &'a str,
+}
+
+impl maud::Render for ChangeButton<'_> {
+    fn render(&self) -> Markup {
+        let Self { label, subject, action, hidden, statement } = self;
+        html! {
+            details.act {
+                summary aria-label={ (label) " " (subject) } { (label) }
+                form.stack method="post" action=(action) {
+                    @for (name, value) in *hidden { input type="hidden" name=(name) value=(value); }
+                    (Filled::default().sign("basis of the decision", statement))
+                    div { button.danger aria-label={ (label) " " (subject) } { (label) } }
+                }
+            }
+        }
+    }
+}
+
+/// Answers the form of a [`ChangeButton`] on the page `here`: shows the page again, or what is missing.
+pub(crate) async fn answer_button(
+    filled: &Filled,
+    here: &str,
+    change: impl Future<Output = Result<(), ApiError>>,
+) -> Result<Response, Refused> {
+    let outcome = async {
+        filled.signed()?;
+        change.await
+    };
+    match filled.answered(outcome.await)? {
+        Ok(()) => Ok(Redirect::to(here).into_response()),
+        Err(refused) => {
+            let body = html! {
+                div.title { h1 { "Nothing was changed" } }
+                (refused.said)
+                p { a #back href=(here) { "Back" } }
+            };
+            Ok(Page::still("Nothing was changed", NavSection::Overview, body).answer_form(refused.status))
+        }
     }
 }
 

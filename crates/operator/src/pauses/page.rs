@@ -2,13 +2,13 @@
 
 use axum::extract::Path;
 use axum::response::{IntoResponse, Redirect, Response};
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 use payferry_actors::pauses::{Held, Scope};
 use payferry_domain::Timestamp;
 use payferry_httpkit::RequestBody as _;
 
 use crate::Operator;
-use crate::page::form::Filled;
+use crate::page::form::{ChangeButton, Filled, answer_button};
 use crate::page::words::{Tone, ago, badge, panel};
 use crate::page::{Failure, NavSection, Page, Refused, id_of, path};
 use crate::pauses::{FIELDS, PauseRequest, hold, lift_pause, load};
@@ -29,9 +29,32 @@ pub(crate) async fn set(operator: Operator, filled: Filled) -> Result<Response, 
     }
 }
 
-pub(crate) async fn lift(operator: Operator, Path(scope): Path<String>) -> Result<Response, Refused> {
-    lift_pause(&operator, id_of("pause", &scope)?).await?;
-    Ok(Redirect::to(&path("pauses")).into_response())
+pub(crate) async fn lift(operator: Operator, Path(scope): Path<String>, filled: Filled) -> Result<Response, Refused> {
+    let scope: Scope = id_of("pause", &scope)?;
+    let here = if let Scope::Psp(psp) = scope { format!("{}/{psp}", path("psps")) } else { path("pauses") };
+    answer_button(&filled, &here, async { Ok(lift_pause(&operator, scope).await.map(drop)?) }).await
+}
+
+/// Button that lifts a pause; a pause of the reconciliation ends with a command.
+fn lift_button(scope: Scope) -> Markup {
+    let (subject, action) = (format!("the pause of {scope}"), format!("{}/{scope}/lift", path("pauses")));
+    let statement = "The reason of the pause no longer exists";
+    match scope {
+        Scope::Unreconciled(..) => html! { code { "payferry reconcile" } },
+        _ => ChangeButton { label: "Lift", subject: &subject, action: &action, hidden: &[], statement }.render(),
+    }
+}
+
+/// Notice on the page of a paused PSP.
+pub(crate) fn notice_of(scope: Scope, held: &Held, now: Timestamp) -> Markup {
+    html! {
+        @if let Some(pause) = held.get(&scope) {
+            div.notice.bad #paused role="status" {
+                p { strong { "Paused " (ago(pause.since, now)) "." } " It cannot create payments or send money: " span.reason { (pause.reason) } }
+                (lift_button(scope))
+            }
+        }
+    }
 }
 
 async fn page(operator: &Operator, said: &Markup, filled: &Filled) -> Result<Page, Failure> {
@@ -79,11 +102,7 @@ fn table(held: &Held, now: Timestamp) -> Markup {
                         td { (pause.reason) }
                         td.n.wide { (ago(pause.since, now)) }
                         td {
-                            @if let Scope::Unreconciled(..) = scope { code { "payferry reconcile" } } @else {
-                                form.inline method="post" action={ (path("pauses")) "/" (name) "/lift" } {
-                                    button.quiet aria-label={ "Lift the pause of " (name) } { "Lift" }
-                                }
-                            }
+                            (lift_button(*scope))
                         }
                     }
                 }
@@ -96,7 +115,7 @@ fn form(filled: &Filled) -> Markup {
     html! {
         form.stack #new-pause method="post" action=(path("pauses")) {
             (filled.line("scope", "Scope", "chain:base, psp:psp_…, settlement, sending:polygon", true))
-            (filled.line("reason", "Reason, for colleagues", "the endpoint forges logs", true))
+            (filled.sign("the endpoint forges logs", "The work of this scope must stop"))
             div { button.danger { "Pause" } }
         }
         dl.facts {

@@ -1,7 +1,7 @@
 //! Page of one payment: its state, history, money, webhooks and actor.
 
 use axum::extract::Path;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::Response;
 use maud::{Markup, html};
 use payferry_domain::payment::{AuthorizationEnd, Decision, Event, Payment, TransferKey, TransferToken};
 use payferry_domain::{Amount, Chain, PaymentId, Timestamp};
@@ -14,6 +14,7 @@ use crate::actors::panel::{self as actor, One};
 use crate::actors::quarantine;
 use crate::decisions::aside::SetAsideLine;
 use crate::decisions::page as decisions;
+use crate::page::form::Filled;
 use crate::page::words::{
     Tone, ago, badge, clock, count, exact, float, head, millis, on_chain, panel, plain, short, span, status,
     whole_on_chain,
@@ -35,11 +36,9 @@ pub(crate) async fn show(
 }
 
 /// Releases a quarantined payment.
-pub(crate) async fn release(operator: Operator, Path(id): Path<String>) -> Result<Response, Refused> {
+pub(crate) async fn release(operator: Operator, Path(id): Path<String>, filled: Filled) -> Result<Response, Refused> {
     let id: PaymentId = id_of("payment", &id)?;
-    // The result is not needed: the page shows the current state.
-    quarantine::release(&operator, id).await?;
-    Ok(Redirect::to(&format!("{}/{id}", path("payments"))).into_response())
+    quarantine::release_by_form(&operator, &filled, id).await
 }
 
 fn body(facts: &PaymentFacts, now: Timestamp, real_now: Timestamp) -> Markup {
@@ -59,7 +58,7 @@ fn body(facts: &PaymentFacts, now: Timestamp, real_now: Timestamp) -> Markup {
             @for label in payment.labels.iter() { (badge(label.as_str(), Tone::Warn)) }
             p { strong { (terms.amount) " " (terms.token) } " on " (terms.chain) ", created " (ago(terms.created_at, now)) }
         }
-        (actor::given_up(facts.actor.as_ref().and_then(|actor| actor.quarantined.as_ref()), &here, real_now))
+        (actor::given_up(terms.id, facts.actor.as_ref().and_then(|actor| actor.quarantined.as_ref()), real_now))
         (decisions::hint(&facts.can, terms.id))
         div.grid.two {
             div.col {

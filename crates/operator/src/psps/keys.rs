@@ -2,7 +2,7 @@
 
 use axum::extract::Path as UrlPath;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::Response;
 use maud::{Markup, html};
 use payferry_accounts::keys::ApiKey;
 use payferry_accounts::tenants::{
@@ -21,7 +21,7 @@ use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 
 use crate::Operator;
 use crate::input::{NAME, id_of, tenant_failure, unknown};
-use crate::page::form::{Filled, RefusedForm, Sort};
+use crate::page::form::{ChangeButton, Filled, RefusedForm, Sort, answer_button};
 use crate::page::words::{Tone, ago_or, badge, grouped, offset_pages};
 use crate::page::{Failure, Refused, id_of as page_id_of, path};
 use crate::psps::page::{PspPage, find, policies_of};
@@ -230,10 +230,12 @@ pub(crate) async fn create_by_form(
 pub(crate) async fn revoke_by_form(
     operator: Operator,
     UrlPath((psp_id, key_id)): UrlPath<(String, String)>,
+    filled: Filled,
 ) -> Result<Response, Refused> {
     let psp = find(&operator, &psp_id).await?;
-    refuse(&operator, psp.id, page_id_of("key", &key_id)?).await?;
-    Ok(Redirect::to(&format!("{}/{}?done=revoked", path("psps"), psp.id)).into_response())
+    let key_id: KeyId = page_id_of("key", &key_id)?;
+    let change = async { refuse(&operator, psp.id, key_id).await.map(drop).map_err(tenant_failure) };
+    answer_button(&filled, &format!("{}/{}?done=revoked", path("psps"), psp.id), change).await
 }
 
 impl Keys {
@@ -285,9 +287,10 @@ fn row(here: &str, key: &KeyRecord, now: Timestamp) -> Markup {
             td.n.wide { (ago_or(key.revoked_at.or(key.expires_at), now, "never")) }
             td {
                 @if state == KeyState::Active {
-                    form.inline method="post" action={ (here) "/keys/" (key.id) "/revoke" } {
-                        button.danger aria-label={ "Revoke " (key.id) } { "Revoke" }
-                    }
+                    (ChangeButton {
+                        label: "Revoke", subject: &key.id.to_string(), action: &format!("{here}/keys/{}/revoke", key.id), hidden: &[],
+                        statement: "The PSP no longer uses this key",
+                    })
                 }
             }
         }
@@ -312,6 +315,7 @@ pub(super) fn form(here: &str, filled: &Filled) -> Markup {
                 (filled.line("expires_days", "Days until it expires, or never", "90", true))
             }
             (filled.ticks("scopes", "Scopes", &SCOPES))
+            (filled.sign("who asked for it", "The key goes to the PSP and to nobody else"))
             div { button { "Create key" } }
         }
     }

@@ -23,6 +23,7 @@ use payferry_httpkit::{
 };
 use payferry_journal::audit::Actor;
 use payferry_journal::psps::{EventFamilies, PspPolicies};
+use payferry_runtime::request;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -269,7 +270,7 @@ pub(crate) async fn set(
     if !raised.is_empty() {
         let action = ApprovalAction::RaiseLimits { psp_id: id, limits: raised };
         let subject_state = approvals::action::limits_state(operator, &psp);
-        let proposal = Proposal { action, psp_id: id, subject_state, reason: None };
+        let proposal = Proposal { action, psp_id: id, subject_state, reason: request::reason() };
         approval = Some(approvals::store::propose(&transaction, proposal, now).await?);
     }
     transaction.commit().await?;

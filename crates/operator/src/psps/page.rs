@@ -5,6 +5,7 @@ use axum::extract::{Path, Query};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use payferry_accounts::tenants::{self, DEFAULT_WORD, PspRecord, Slice};
+use payferry_actors::pauses::{Held, Scope};
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Amount, Timestamp};
 use serde::Deserialize;
@@ -16,7 +17,7 @@ use crate::page::{Failure, NavSection, Page, Refused, id_of, path};
 use crate::psps::keys::{self, Keys};
 use crate::psps::policies::BPS_MAX;
 use crate::psps::withdrawal::{self, WalletRecord};
-use crate::{Operator, psps};
+use crate::{Operator, pauses, psps};
 
 const PSPS_MAX: u64 = 50;
 const OVERPAYMENT: [(&str, &str); 3] =
@@ -130,6 +131,7 @@ async fn list_page(operator: &Operator, offset: u64, new: &Filled) -> Result<Pag
                 div.body {
                     form.stack #new-psp method="post" action=(path("psps")) {
                         (new.line("name", "Name", "Northern Pay", true))
+                        (new.sign("contract or ticket", "The PSP has been approved"))
                         div { button { "Create PSP" } }
                     }
                 }
@@ -165,6 +167,7 @@ pub(super) struct PspPage {
     /// Values of the form for another wallet.
     pub(super) wallet: Filled,
     keys: Keys,
+    held: Held,
     now: Timestamp,
 }
 
@@ -178,7 +181,8 @@ impl PspPage {
         let (psp, now) = (find(operator, psp_id).await?, operator.system.clock().real_now());
         let keys = Keys::of(operator, psp.id, keys_from, now).await?;
         let wallets = withdrawal::of(operator, psp.id).await.map_err(|error| Failure::Unreadable(error.to_string()))?;
-        Ok(Self { psp, wallets, wallet: Filled::default(), keys, now })
+        let held = pauses::load(operator).await?;
+        Ok(Self { psp, wallets, wallet: Filled::default(), keys, held, now })
     }
 
     pub(super) fn page(&self, said: &Markup, policies: &Filled, key: &Filled) -> Page {
@@ -191,6 +195,7 @@ impl PspPage {
                 p { span.mono { (psp.id) } ", created " (ago(psp.created_at, *now)) " · " a href={ (path("webhooks")) "/" (psp.id) } { "webhooks" } }
             }
             (said)
+            (pauses::page::notice_of(Scope::Psp(psp.id), &self.held, *now))
             div.grid.two {
                 div.col {
                     (self.keys.panel(&here, *now))
@@ -225,6 +230,7 @@ fn policies_form(here: &str, filled: &Filled) -> Markup {
             }
             (filled.tick("refund_to_sender", "Refunds without an address go to the sender"))
             (filled.tick("require_customer", "Every payment must name its customer"))
+            (filled.sign("who asked for it", "The PSP has been informed"))
             div { button { "Save" } }
         }
     }

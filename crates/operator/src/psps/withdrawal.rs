@@ -23,6 +23,7 @@ use payferry_journal::audit::Actor;
 use payferry_journal::psps::wallets::{
     self, PspWallet, WALLET_DELAY_SECS, WalletChange, WalletError, WalletState, Wallets,
 };
+use payferry_runtime::request;
 use sea_orm::DbErr;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -153,7 +154,7 @@ async fn set_by_operator(
             return Ok(Guarded::CarriedOut(of(operator, psp_id).await?));
         }
         let action = ApprovalAction::WithdrawalWallet { psp_id, chain, address };
-        let proposal = Proposal { action, psp_id, subject_state, reason: None };
+        let proposal = Proposal { action, psp_id, subject_state, reason: request::reason() };
         let approval = approvals::store::propose(&transaction, proposal, now).await?;
         transaction.commit().await?;
         approvals::announce(&approval);
@@ -239,6 +240,7 @@ pub(super) fn panel(here: &str, wallets: &[WalletRecord], filled: &Filled) -> Ma
                         (filled.line("address", "Address (none: remove the wallet)", "0x…", true))
                         (filled.choice("chain", "Chain", &CHAINS))
                     }
+                    (filled.sign("who asked for it", "The PSP has confirmed this address"))
                     div { button.danger { "Set wallet" } }
                 }
             }
