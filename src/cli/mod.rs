@@ -20,6 +20,7 @@ mod sandbox;
 mod serve;
 mod signals;
 mod statement;
+mod top;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -97,6 +98,8 @@ enum Command {
     Reconcile(reconcile::Args),
     /// Run stored histories through the rules of this version, and name the payments that would come out differently.
     Replay(replay::Args),
+    /// Show the operator's console in a terminal: attention, actors, messages and the supervision log.
+    Top(top::Args),
     /// Rotate the master key: add a key version, and re-encrypt stored values with it.
     RotateKeys(rotate_keys::Args),
 }
@@ -165,6 +168,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Statement(args) => statement::run(args, config).await,
             Command::Reconcile(args) => reconcile::run(args, config).await,
             Command::Replay(args) => replay::run(args, config).await,
+            Command::Top(args) => top::run(args).await,
             Command::RotateKeys(args) => rotate_keys::run(args, config).await,
         }
     }));

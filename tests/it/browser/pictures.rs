@@ -3,7 +3,7 @@
 //! They are written to the build folder; `PAYFERRY_SCREENSHOTS=docs/src/screenshots` refreshes the pictures of the
 //! documentation.
 
-use super::env::{ServiceFixture, WIDE, pictures};
+use super::env::ServiceFixture;
 use crate::prelude::*;
 
 /// Payments in the pictures.
@@ -16,12 +16,16 @@ async fn takes_pictures_of_every_page_at_both_widths() {
     let browser = &service.browser;
     let (settled, quarantined) = busy(&service).await;
     let payment = format!("/ops/view/payments/{settled}");
+    let replay = format!("{payment}/replay");
     let shard = shard_of(&service, &quarantined).await;
     let pages = [
         ("overview", "/ops"),
         ("payment", &payment),
         ("shard", &shard),
         ("stuck", "/ops/view/stuck"),
+        ("replay", &replay),
+        ("messages", "/ops/view/messages"),
+        ("bulk", "/ops/view/bulk?action=release"),
         ("psps", "/ops/view/psps"),
         ("chain", "/ops/view/chains/base"),
         ("actor", "/ops/view/actors/journal/journal"),
@@ -33,13 +37,13 @@ async fn takes_pictures_of_every_page_at_both_widths() {
     browser.until_count(".log .fresh", 0).await;
     for (name, path) in pages {
         service.open(path).await;
-        service.pictured(name, matches!(name, "overview" | "payment")).await;
-    }
-    if std::env::var_os("PAYFERRY_SCREENSHOTS").is_none() {
-        browser.prefer_dark(true).await;
-        service.open("/ops").await;
-        browser.resize(WIDE, 900, 1).await;
-        browser.picture(&pictures().join("overview-dark.png")).await;
+        let is_kept = matches!(name, "overview" | "payment" | "stuck" | "replay" | "messages");
+        service.pictured(name, is_kept).await;
+        if is_kept {
+            browser.prefer_dark(true).await;
+            service.pictured(&format!("{name}-dark"), true).await;
+            browser.prefer_dark(false).await;
+        }
     }
     service.end().await;
 }

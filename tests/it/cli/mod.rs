@@ -21,6 +21,7 @@ mod replay;
 mod sandbox;
 mod serve;
 mod statement;
+mod top;
 mod two_services;
 
 use std::process::Output;

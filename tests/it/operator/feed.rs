@@ -57,25 +57,38 @@ async fn orphaned_money_is_listed_until_the_payment_is_confirmed_again() {
 }
 
 #[tokio::test]
-async fn orphaned_settlement_and_overdrawn_payment_are_listed() {
+async fn orphaned_settlement_and_its_money_are_listed() {
     let service = ServiceFixture::start_with_chains().await;
     let settled = service.app.paid("10", "settled").await;
-    let refunded = service.app.paid("4", "mismatched").await;
-    let refunds = format!("{}/refunds", refunded.path());
-    let asked = json!({ "amount": "4", "address": format!("0x{}", "ad".repeat(20)) });
-    assert_eq!(service.app.post(&refunds, &asked).await.status, 202);
-    service.app.get_until(&refunds, |reply| reply["refunds"][0]["status"] == "sent").await;
     service.hold("settlement:base").await;
-    service.hold("sending:base").await;
     let chain = service.app.env().chain(Chain::Base).devchain();
     let paid_in = service.app.get(&settled.path()).await["transfers"][0]["block_number"].as_u64().unwrap();
     chain.reorg(chain.head().number + 1 - paid_in, Dropped::Discard).await.unwrap();
     let item = until_stuck(&service, "settlement_orphaned", true).await;
     assert_has(&item, json!({ "payment_id": settled.id(), "money": "10.00 USDC" }));
-    assert!(service.lift("settlement:base").await && service.lift("sending:base").await);
+    assert!(service.lift("settlement:base").await);
     // The settled payment has lost its money, too.
     let drawn = until_stuck(&service, "received_money_orphaned", true).await;
     assert_eq!(drawn["payment_id"], settled.id());
+}
+
+#[tokio::test]
+async fn overdrawn_payment_is_listed() {
+    let service = ServiceFixture::start_with_chains().await;
+    let payment = service.app.paid("4", "mismatched").await;
+    let paid_in = service.app.get(&payment.path()).await["transfers"][0]["block_number"].as_u64().unwrap();
+    let refunds = format!("{}/refunds", payment.path());
+    let asked = json!({ "amount": "4", "address": format!("0x{}", "ad".repeat(20)) });
+    assert_eq!(service.app.post(&refunds, &asked).await.status, 202);
+    service.app.get_until(&refunds, |reply| reply["refunds"][0]["status"] == "sent").await;
+    service.hold("sending:base").await;
+    let chain = service.app.env().chain(Chain::Base).devchain();
+    chain.reorg(chain.head().number + 1 - paid_in, Dropped::Discard).await.unwrap();
+    let item = until_stuck(&service, "overdrawn", true).await;
+    assert_has(
+        &item,
+        json!({ "payment_id": payment.id(), "money": "4.00 USDC", "reason": "refunds exceed the received amount" }),
+    );
 }
 
 #[tokio::test]

@@ -183,7 +183,7 @@ fn preview_panel(wanted: &Wanted, action: BulkAction, selection: &Selection, fil
     panel("preview", &format!("Preview: {}", grouped(total)), note, &body)
 }
 
-/// What the action does, as a noun.
+/// The action as a noun.
 const fn action_words(action: BulkAction) -> &'static str {
     match action {
         BulkAction::Release => "release",

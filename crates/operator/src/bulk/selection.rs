@@ -39,7 +39,7 @@ pub(crate) struct Candidate {
     pub(super) reason: String,
 }
 
-/// What the action is carried out on.
+/// The object of the action.
 #[derive(Debug, Clone)]
 pub(super) enum Target {
     Quarantined(Quarantinable),

@@ -245,7 +245,7 @@ impl Filled {
 pub(crate) struct ChangeButton<'a> {
     /// Word on the button.
     pub(crate) label: &'a str,
-    /// What is changed, for screen readers.
+    /// The changed object, for screen readers.
     pub(crate) subject: &'a str,
     /// Path of the form.
     pub(crate) action: &'a str,

@@ -315,7 +315,7 @@ pub(super) fn form(here: &str, filled: &Filled) -> Markup {
                 (filled.line("expires_days", "Days until it expires, or never", "90", true))
             }
             (filled.ticks("scopes", "Scopes", &SCOPES))
-            (filled.sign("who asked for it", "The key goes to the PSP and to nobody else"))
+            (filled.sign("who asked for it", "The key goes to the PSP only"))
             div { button { "Create key" } }
         }
     }
