@@ -26,7 +26,7 @@ tokio::task_local! {
 
 /// Messages of an actor or of a kind, by name.
 #[derive(Debug, Default)]
-pub(super) struct MessageTable(RwLock<Vec<(&'static str, Arc<MessageTotals>)>>);
+pub(super) struct MessageTable(RwLock<Vec<(&'static str, MessageTotals)>>);
 
 #[derive(Debug, Default)]
 struct MessageTotals {
@@ -35,29 +35,32 @@ struct MessageTotals {
     handling_us_max: AtomicU32,
 }
 
+impl MessageTotals {
+    fn add(&self, took: Duration) {
+        let us = micros(took);
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.handling_us.fetch_add(us, Ordering::Relaxed);
+        raise(&self.handling_us_max, us);
+    }
+}
+
 impl MessageTable {
     pub(super) fn handled(&self, name: &'static str, took: Duration) {
-        let known = self.0.read().iter().find(|(known, _)| *known == name).map(|(_, totals)| Arc::clone(totals));
-        let totals = known.unwrap_or_else(|| self.added(name));
-        let us = micros(took);
-        totals.count.fetch_add(1, Ordering::Relaxed);
-        totals.handling_us.fetch_add(us, Ordering::Relaxed);
-        raise(&totals.handling_us_max, us);
-    }
-
-    fn added(&self, name: &'static str) -> Arc<MessageTotals> {
-        let mut table = self.0.write();
-        if let Some((_, totals)) = table.iter().find(|(known, _)| *known == name) {
-            return Arc::clone(totals);
+        if let Some((_, totals)) = self.0.read().iter().find(|(known, _)| *known == name) {
+            return totals.add(took);
         }
-        let totals = Arc::default();
-        table.push((name, Arc::clone(&totals)));
-        totals
+        let mut table = self.0.write();
+        // Another task may have added it meanwhile.
+        let place = table.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
+            table.push((name, MessageTotals::default()));
+            table.len() - 1
+        });
+        table[place].1.add(took);
     }
 
     #[allow(clippy::cast_precision_loss, reason = "sums are far below 2^52 us, which is 142 years")]
     fn views(&self) -> Vec<MessageView> {
-        let view = |(name, totals): &(&'static str, Arc<MessageTotals>)| {
+        let view = |(name, totals): &(&'static str, MessageTotals)| {
             let count = totals.count.load(Ordering::Relaxed);
             let sum = totals.handling_us.load(Ordering::Relaxed) as f64;
             MessageView {
