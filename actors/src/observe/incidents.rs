@@ -22,8 +22,8 @@ pub const INCIDENTS_STORED_MAX: i64 = 10_000;
 /// Number of new incidents after which old ones are deleted.
 const DELETED_EVERY: usize = 100;
 
-/// Begins the log with the stored incidents of this node.
-pub(crate) async fn restore(database: &Database, node: &str, log: &SupervisionLog) -> Result<(), DbErr> {
+/// Begins the log with the stored incidents of this node. Returns the number of the last one.
+pub(crate) async fn restore(database: &Database, node: &str, log: &SupervisionLog) -> Result<u64, DbErr> {
     let newest = Entity::find()
         .filter(Column::Node.eq(node))
         .order_by_desc(Column::Number)
@@ -31,7 +31,7 @@ pub(crate) async fn restore(database: &Database, node: &str, log: &SupervisionLo
         .all(database.reader())
         .await?;
     log.restore(newest.into_iter().rev().filter_map(incident));
-    Ok(())
+    Ok(*log.watch().borrow())
 }
 
 /// Stored incidents of all nodes, newest first, each with the name of its node.
@@ -40,15 +40,13 @@ pub async fn stored(database: &Database, limit: u64) -> Result<Vec<(String, Inci
     Ok(newest.into_iter().filter_map(|row| Some((row.node.clone(), incident(row)?))).collect())
 }
 
-/// Stores the incidents as they happen.
-pub(crate) async fn keep(database: Database, node: String, metrics: TreeMetrics) {
+/// Stores the incidents after the one with the number `stored`, as they happen.
+pub(crate) async fn keep(database: Database, node: String, metrics: TreeMetrics, mut stored: u64) {
     let log = metrics.log();
     let mut newest = log.watch();
-    let mut stored = *newest.borrow_and_update();
     let mut since_deletion = 0;
-    while newest.changed().await.is_ok() {
+    while newest.wait_for(|newest| *newest > stored).await.is_ok() {
         tokio::time::sleep(COLLECTED_FOR).await;
-        newest.borrow_and_update();
         loop {
             let new = log.since(stored);
             let Some(last) = new.last().map(|incident| incident.number) else { break };
@@ -77,6 +75,8 @@ async fn insert(database: &Database, node: &str, new: Vec<Incident>) -> Result<(
             Some(location) => format!("{reason}{LOCATION_MARK}{location}"),
             None => reason,
         };
+        // PostgreSQL stores no NUL in a text.
+        let reason = reason.replace('\0', "");
         let model = Model {
             number: 0,
             node: node.to_owned(),

@@ -117,8 +117,9 @@ impl System {
         let registry = registry.await.map_err(failed("quarantine"))?;
         registry.tally().doubt();
         let own_name = if node.is_shared() { node.name().to_owned() } else { String::new() };
-        incidents::restore(&database, &own_name, registry.log()).await.map_err(failed("supervision log"))?;
-        let logging = tokio::spawn(incidents::keep(database.clone(), own_name, registry.clone()));
+        let stored =
+            incidents::restore(&database, &own_name, registry.log()).await.map_err(failed("supervision log"))?;
+        let logging = tokio::spawn(incidents::keep(database.clone(), own_name, registry.clone(), stored));
         let root = registry
             .spawn(ROOT_NAME, Root { registry: ActorRegistry::clone(&registry) }, (), None)
             .await

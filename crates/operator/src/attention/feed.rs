@@ -2,7 +2,7 @@
 //!
 //! They are read when something asks for them and they are old, by one task at a time: an unwatched service reads nothing.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -27,7 +27,8 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct AttentionFeed {
     latest: Mutex<Option<(Instant, Count)>>,
     acknowledged: Mutex<Acknowledged>,
-    is_reading: AtomicBool,
+    /// Held by the task that reads the numbers.
+    reading: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl AttentionFeed {
@@ -67,11 +68,12 @@ impl Operator {
     /// The number of entries. Has it read again if it is old; waits for it only if none is known.
     pub(crate) async fn entries(&self) -> Option<Count> {
         let (known, is_old) = self.attention.latest();
-        if is_old && !self.attention.is_reading.swap(true, Ordering::AcqRel) {
+        let turn = is_old.then(|| Arc::clone(&self.attention.reading).try_lock_owned().ok()).flatten();
+        if let Some(turn) = turn {
             let operator = self.clone();
             let reading = tokio::spawn(async move {
                 needs_attention(&operator, 1).await;
-                operator.attention.is_reading.store(false, Ordering::Release);
+                drop(turn);
             });
             if known.is_none() {
                 let _ = tokio::time::timeout(FIRST_PATIENCE, reading).await;

@@ -125,7 +125,20 @@ pub(super) fn start(
     Ok(job)
 }
 
+/// Ends a job that a panic has interrupted: a running job would refuse all others.
+struct Ending(Arc<Job>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let mut progress = self.0.progress();
+        if progress.state == JobState::Running {
+            progress.state = JobState::Interrupted;
+        }
+    }
+}
+
 async fn run(operator: Operator, job: Arc<Job>, candidates: Vec<Candidate>) {
+    let _ending = Ending(Arc::clone(&job));
     let mut state = JobState::Completed;
     for candidate in candidates {
         if job.stopping.is_cancelled() {

@@ -42,7 +42,8 @@ impl Sampler {
         let secs = self.at.replace(Instant::now()).map(|at| at.elapsed().as_secs_f64()).filter(|secs| *secs > 0.0);
         self.samples = self.samples.wrapping_add(1);
         self.webhooks_waiting = webhooks_waiting.or(self.webhooks_waiting);
-        let mut sample = Sample { counters: &mut self.counters, secs, figures: Vec::new() };
+        let before = std::mem::take(&mut self.counters);
+        let mut sample = Sample { before, counters: &mut self.counters, secs, figures: Vec::new() };
         let view = system.observe();
         let kinds = system.kinds();
         sample.add("payments/live", float(view.payments_live));
@@ -92,6 +93,8 @@ pub(crate) fn of_actor(kind: ActorKind, name: &str) -> String {
 }
 
 struct Sample<'a> {
+    before: HashMap<String, f64>,
+    /// Counters of this sample. Those of actors that are gone are left out.
     counters: &'a mut HashMap<String, f64>,
     secs: Option<f64>,
     figures: Vec<(String, f64)>,
@@ -102,9 +105,10 @@ impl Sample<'_> {
         self.figures.push((name.to_owned(), value));
     }
 
-    /// Growth of a counter since the last sample; `None` at the first one.
+    /// Growth of a counter since the last sample; `None` if that did not have it.
     fn growth(&mut self, name: &str, total: f64) -> Option<f64> {
-        let before = self.counters.insert(name.to_owned(), total)?;
+        self.counters.insert(name.to_owned(), total);
+        let before = self.before.get(name)?;
         // An actor that was removed and added again counts anew.
         Some((total - before).max(0.0))
     }
