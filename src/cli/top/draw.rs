@@ -105,7 +105,6 @@ pub(super) fn text(view: &View, (width, height): (u16, u16), now: Timestamp) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::sheets::Order;
     use super::super::{Snapshot, View};
     use super::*;
     use serde_json::json;
@@ -115,14 +114,8 @@ mod tests {
         let item = json!({ "id": "pay_1", "money": "10.00 USDC", "age_ms": 5_000, "reason": "a\u{1b}[2J\r\nb" });
         let attention = json!({ "total": { "counted": 1, "more": false },
             "kinds": [{ "kind": "settlement_failed", "items": [item] }] });
-        let view = View {
-            url: "http://127.0.0.1:1".to_owned(),
-            screen: Screen::Attention,
-            order: Order::Mailbox,
-            top: 0,
-            snapshot: Some(Snapshot { overview: json!({}), attention, messages: json!({}), at: Timestamp(0) }),
-            error: None,
-        };
+        let mut view = View::new("http://127.0.0.1:1".to_owned(), Screen::Attention);
+        view.snapshot = Some(Snapshot { overview: json!({}), attention, messages: json!({}), at: Timestamp(0) });
         let shown = text(&view, (140, 12), Timestamp(3_000));
         assert!(!shown.contains(['\u{1b}', '\r']), "{shown:?}");
         for wanted in ["Needs attention: 1", "settlement failed", "pay_1", "10.00 USDC", "5 s", "3 s old", "not ready"]

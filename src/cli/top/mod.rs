@@ -91,14 +91,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         url: args.url.trim_end_matches('/').to_owned(),
         token: Zeroizing::new(token.trim().to_owned()),
     };
-    let mut view = View {
-        url: source.url.clone(),
-        screen: args.screen,
-        order: Order::Mailbox,
-        top: 0,
-        snapshot: None,
-        error: None,
-    };
+    let mut view = View::new(source.url.clone(), args.screen);
     if args.once {
         view.read(source.read().await);
         println!("{}", draw::text(&view, PRINTED, now()));
@@ -150,6 +143,10 @@ async fn show(terminal: &mut DefaultTerminal, view: &mut View, source: Source, e
 }
 
 impl View {
+    const fn new(url: String, screen: Screen) -> Self {
+        Self { url, screen, order: Order::Mailbox, top: 0, snapshot: None, error: None }
+    }
+
     fn read(&mut self, read: Result<Snapshot, String>) {
         match read {
             Ok(snapshot) => (self.snapshot, self.error) = (Some(snapshot), None),
@@ -216,14 +213,7 @@ mod tests {
 
     #[test]
     fn keys_select_scroll_and_end() {
-        let mut view = View {
-            url: String::new(),
-            screen: Screen::Overview,
-            order: Order::Mailbox,
-            top: 0,
-            snapshot: None,
-            error: None,
-        };
+        let mut view = View::new(String::new(), Screen::Overview);
         for (key, screen, top) in [
             (KeyCode::Char('3'), Screen::Actors, 0),
             (KeyCode::Char('j'), Screen::Actors, 1),
@@ -245,14 +235,7 @@ mod tests {
 
     #[test]
     fn failed_reading_keeps_the_last_figures() {
-        let mut view = View {
-            url: String::new(),
-            screen: Screen::Overview,
-            order: Order::Mailbox,
-            top: 0,
-            snapshot: None,
-            error: None,
-        };
+        let mut view = View::new(String::new(), Screen::Overview);
         let snapshot =
             Snapshot { overview: Value::Null, attention: Value::Null, messages: Value::Null, at: Timestamp(5) };
         view.read(Ok(snapshot));

@@ -1,13 +1,14 @@
 //! `/ops/bulk`: one action on many subjects.
 
 use payferry_accounts::operators::OperatorRole;
-use payferry_harness::database::DatabaseFault;
+use payferry_harness::database::{DatabaseFault, Lock};
 use payferry_journal::psps::PspPolicies;
 
 use super::admission::create;
 use super::reply;
 use crate::http::mismatches::set_policies;
 use crate::prelude::*;
+use crate::process::{Home, Running};
 
 /// Starts the action on the subjects that the query finds, and waits for its end.
 async fn carry_out(service: &ServiceFixture, query: &str) -> Value {
@@ -195,6 +196,75 @@ async fn job_ends_at_the_first_subject_that_is_not_answered() {
     let page = service.get(&format!("/ops/view/bulk/{}", started["id"].as_str().unwrap())).await.ok(200);
     page.assert_shows(&["2 were not reached and are unchanged."]);
     assert_has(&carry_out(&service, "action=release").await, json!({ "state": "completed", "carried_out": 3 }));
+}
+
+#[tokio::test]
+async fn stopped_job_leaves_the_rest_unchanged() {
+    let service = ServiceFixture::start_with_chains().await;
+    for _ in 0..3 {
+        let id: PaymentId = service.app.add_payment().await.id().parse().unwrap();
+        service.quarantine(id).await;
+    }
+    let preview = service.get("/ops/bulk?action=release").await.ok(200);
+    let body = json!({ "action": "release", "selection": preview["selection"], "reason": "ticket 17" });
+    // The first release waits for the lock.
+    let lock = service.app.database.lock(Lock::Writes).await;
+    let started = service.post("/ops/bulk", &body).await.ok(202);
+    service.post("/ops/bulk", &body).await.assert_problem(409, "bulk_job_running");
+    let path = format!("/ops/bulk/jobs/{}", started["id"].as_str().unwrap());
+    service.post(&format!("{path}/stop"), &json!({})).await.ok(200);
+    lock.release().await;
+    let job = service.get_until(&path, |job| job["state"] != "running").await;
+    assert_eq!(job["state"], "stopped");
+    let done = job["carried_out"].as_u64().unwrap();
+    assert!(done <= 1, "{:#}", job.json);
+    assert_eq!(service.get("/ops/bulk?action=release").await["total"], 3 - done);
+}
+
+/// A killed job needs no repair: what it released is in the audit log once, and the rest is previewed again.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_job_is_continued_by_another() {
+    let home = Home::new().await;
+    let running = Running::start(&home);
+    let mut ids = Vec::new();
+    for _ in 0..20 {
+        let id = running.payment().await;
+        running.ok(Method::POST, &format!("/sandbox/payments/{id}/panic"), Some(json!({ "times": 10 }))).await;
+        ids.push(id);
+    }
+    let preview = async |running: &Running| running.operator(Method::GET, "/ops/bulk?action=release", None).await.1;
+    let start = async |running: &Running, preview: &Value| {
+        let body = json!({ "action": "release", "selection": preview["selection"], "reason": "ticket 17" });
+        let (status, job) = running.operator(Method::POST, "/ops/bulk", Some(body)).await;
+        assert_eq!(status, 202, "{job:#}");
+        format!("/ops/bulk/jobs/{}", job["id"].as_str().unwrap())
+    };
+    let all = until("all are quarantined", async || {
+        let found = preview(&running).await;
+        (found["total"] == 20).then_some(found)
+    })
+    .await;
+    start(&running, &all).await;
+    running.kill();
+    let running = Running::start(&home);
+    let rest = preview(&running).await;
+    if rest["total"] != 0 {
+        let path = start(&running, &rest).await;
+        until("the job has ended", async || {
+            let job = running.operator(Method::GET, &path, None).await.1;
+            (job["state"] == "completed" && job["carried_out"] == rest["total"]).then_some(())
+        })
+        .await;
+    }
+    assert_eq!(preview(&running).await["total"], 0);
+    for id in &ids {
+        let path = format!("/ops/audit?subject={id}&action=payment.released");
+        let audit = running.operator(Method::GET, &path, None).await.1;
+        assert_eq!(audit["entries"].as_array().unwrap().len(), 1, "{id}: {audit:#}");
+        running.pay(id).await;
+        running.until_settled(id).await;
+    }
+    running.stop();
 }
 
 #[tokio::test]

@@ -65,7 +65,7 @@ pub(crate) async fn release_by_form(
     of: impl Into<Quarantinable>,
 ) -> Result<Response, Refused> {
     let of = of.into();
-    // Whether it was quarantined does not matter: the page shows the current state.
+    // The page shows the current state, so the result is not needed.
     let change = async { Ok(release(operator, of).await.map(drop)?) };
     answer_button(filled, &page_of(of), change).await
 }

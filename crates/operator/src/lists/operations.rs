@@ -1,4 +1,4 @@
-//! `/ops/operations`: on-chain operations by chain, status and kind, newest first.
+//! `/ops/operations`: on-chain operations by chain and status, newest first.
 
 use axum::extract::Query;
 use axum::response::Response;
