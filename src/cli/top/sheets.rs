@@ -132,7 +132,7 @@ fn service(overview: &Value) -> Sheet {
             figure("journal writes", text(&journal["writing"]), journal["writing"] != true),
             figure("journal groups", text(&journal["groups"]), false),
             figure("webhooks queued", text(&backlog["queued"]["counted"]), false),
-            figure("webhooks failed", text(&backlog["failed"]["counted"]), false),
+            figure("webhooks retrying", text(&backlog["retrying"]["counted"]), false),
         ],
     }
 }

@@ -33,7 +33,18 @@ async fn every_screen_is_printed_once() {
     })
     .await;
     for (screen, wanted) in [
-        ("overview", vec!["Chains", "polygon", "Payments", "pending", "journal writes", "1 need attention"]),
+        (
+            "overview",
+            vec![
+                "webhooks retrying            0",
+                "Chains",
+                "polygon",
+                "Payments",
+                "pending",
+                "journal writes",
+                "1 need attention",
+            ],
+        ),
         ("attention", vec!["Needs attention: 1", "on purpose"]),
         ("actors", vec!["Actors by mailbox", "watcher base", "running"]),
         ("messages", vec!["outside", "payment", "messages"]),

@@ -22,6 +22,9 @@ async fn payment_is_shown_completely(service: &ServiceFixture) {
     insta::assert_json_snapshot!("payment_pending", shown.redacted());
     let link = made["magic_link"].as_str().unwrap().rsplit('/').next().unwrap();
     shown.assert_hides(&[link, "Jane Roe"]);
+    for replay in ["/ops/payments", "/ops/view/payments"].map(|pages| format!("{pages}/{}/replay", made.id())) {
+        service.get(&replay).await.ok(200).assert_hides(&[link, "Jane Roe"]);
+    }
 
     let receiver = Receiver::start().await;
     let hook = json!({ "webhook_url": receiver.url() });
