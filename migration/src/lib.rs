@@ -17,6 +17,7 @@ mod m0002_nodes;
 mod m0003_leases;
 mod m0004_customer_search;
 mod m0005_console;
+mod m0006_left_nodes;
 
 /// Key of the lock of a migration: "migrate" in ASCII. PostgreSQL keeps advisory locks of each database apart.
 const LOCK: i64 = 0x006d_6967_7261_7465;
@@ -32,6 +33,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0003_leases::CHANGE),
             Box::new(m0004_customer_search::CHANGE),
             Box::new(m0005_console::CHANGE),
+            Box::new(m0006_left_nodes::CHANGE),
         ]
     }
 }

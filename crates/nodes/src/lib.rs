@@ -20,5 +20,5 @@ pub use courier::{Courier, Nudge, Received, Topic};
 pub use follow::LeaseHolder;
 pub use heartbeat::{LEASE_TTL, Member, NodeState};
 pub use lease::{BUCKETS, Job, Lease, LeaseKind, LeaseName, Leases, bucket_of};
-pub use membership::{JoinError, Node, NodeConfig};
+pub use membership::{JoinError, LostNode, Node, NodeConfig};
 pub use metrics::describe;

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use payferry_domain::{Chain, NodeId};
 use payferry_entities::{Database, leases, nodes};
 use sea_orm::sea_query::OnConflict;
-use sea_orm::{DbBackend, DbErr, EntityTrait, IntoActiveModel};
+use sea_orm::{DbBackend, DbErr, EntityTrait, IntoActiveModel, QueryResult};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -18,7 +18,7 @@ use crate::heartbeat::{Heartbeat, HeartbeatChannels, Member, NodeState, members}
 use crate::lease::{Lease, LeaseName, Leases};
 use crate::{metrics, statements};
 
-/// Milliseconds for which the row of a node that is gone is kept.
+/// Milliseconds for which the row of a node that is gone is kept, and for which a lost node is listed.
 const GONE_KEPT_MS: i64 = 86_400_000;
 /// Largest offset of a clock with which a node takes requests.
 const CLOCK_OFFSET_MAX_MS: i64 = 5_000;
@@ -57,6 +57,15 @@ impl NodeConfig {
             is_shared: false,
         }
     }
+}
+
+/// A node that was declared gone.
+#[derive(Debug, Clone)]
+pub struct LostNode {
+    /// Name from its configuration.
+    pub name: String,
+    /// Time of its last heartbeat, in milliseconds by the clock of the database server.
+    pub seen_at: i64,
 }
 
 /// Reason why a node cannot join.
@@ -127,6 +136,7 @@ impl Node {
             seen_at: 0,
             clock_offset_ms: 0,
             drain_requested: false,
+            left_at: None,
         };
         nodes::Entity::insert(row.into_active_model()).exec_without_returning(&transaction).await?;
         let now = "UPDATE nodes SET joined_at = {now}, seen_at = {now} WHERE id = $1 RETURNING id";
@@ -279,6 +289,14 @@ impl Node {
         statements::run(self.inner.database.writer(), statements::LEAVE, values).await.map(drop)
     }
 
+    /// Nodes that the others declared gone within a day and that have not started again, the longest gone first.
+    pub async fn lost(&self) -> Result<Vec<LostNode>, DbErr> {
+        let rows = statements::run(self.inner.database.reader(), statements::LOST, [GONE_KEPT_MS.into()]).await?;
+        let node =
+            |row: &QueryResult| Ok(LostNode { name: row.try_get("", "name")?, seen_at: row.try_get("", "seen_at")? });
+        rows.iter().map(node).collect()
+    }
+
     /// Waits until this node must end at once, because another node has declared it gone; returns why.
     pub async fn ended(&self) -> String {
         let mut ended = self.inner.ended.clone();
@@ -324,7 +342,7 @@ pub(crate) async fn claim(
     let values =
         [me.to_string().into(), limit.into()].into_iter().chain(names.iter().map(|name| name.to_string().into()));
     let rows = statements::run(connection, &sql, values).await?;
-    let lease = |row: &sea_orm::QueryResult| {
+    let lease = |row: &QueryResult| {
         let name: LeaseName = row.try_get_by_index::<String>(0).ok()?.parse().ok()?;
         Some(Lease::claimed(name, me, row.try_get_by_index(1).ok()?, row.try_get_by_index(2).ok()?))
     };

@@ -60,7 +60,13 @@ pub(crate) fn beat() -> String {
 pub(crate) const EXPIRE: &str =
     "UPDATE nodes SET state = 'gone' WHERE id = $1 AND state <> 'gone' AND seen_at = $2 RETURNING id";
 
-pub(crate) const LEAVE: &str = "UPDATE nodes SET state = 'gone' WHERE id = $1 RETURNING id";
+pub(crate) const LEAVE: &str = "UPDATE nodes SET state = 'gone', left_at = {now} WHERE id = $1 RETURNING id";
+
+/// Nodes that were declared gone in the last `$1` milliseconds and have not started again.
+pub(crate) const LOST: &str = "SELECT n.name, n.seen_at FROM nodes n \
+    WHERE n.state = 'gone' AND n.left_at IS NULL AND n.seen_at > {now} - $1 \
+    AND NOT EXISTS (SELECT 1 FROM nodes later WHERE later.name = n.name AND later.joined_at > n.joined_at) \
+    ORDER BY n.seen_at, n.id";
 
 /// Free leases are those without an owner and those of a node that is gone.
 pub(crate) const LEASES: &str = "SELECT l.name, l.owner, l.requested_by, l.epoch, l.changed_at, \

@@ -100,15 +100,19 @@ async fn nodes_share_hand_over_and_take_over() {
     until_known(&third, 2).await;
     drop((second, of_second));
     until_held(&of_third, total()).await;
+    let lost: Vec<String> = third.lost().await.unwrap().into_iter().map(|node| node.name).collect();
+    assert_eq!(lost, ["n2"], "the first node ended by itself");
     // A node that starts again need not wait: it declares the earlier node with its name gone.
     let ended = third.clone();
     let (_again, of_again) = join(&database, "n3").await;
     assert_eq!(of_again.0.lock().len(), total());
+    let (back, _) = join(&database, "n2").await;
+    assert_eq!(back.lost().await.unwrap().len(), 0, "it has started again");
     assert!(ended.ended().await.contains("another node with its name has started"));
     // Its settings must be those of the others.
     let other = Database::open_shared(&[database.url()]).await.unwrap();
     let differs = NodeConfig { config_digest: "other".to_owned(), ..config("n4") };
-    assert!(matches!(Node::join(other, differs).await, Err(JoinError::Differs(name)) if name == "n3"));
+    assert!(matches!(Node::join(other, differs).await, Err(JoinError::Differs(name)) if name == "n2"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

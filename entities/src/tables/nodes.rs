@@ -29,6 +29,8 @@ pub struct Model {
     pub clock_offset_ms: i64,
     /// True if an operator has asked the node to drain.
     pub drain_requested: bool,
+    /// Time at which it ended by itself. NULL while it runs, and if it was declared gone.
+    pub left_at: Option<i64>,
 }
 
 crate::tables::without_relations!();

@@ -181,6 +181,12 @@ impl<'a> Nodes<'a> {
         assert!(findings.is_empty(), "{findings:?}");
     }
 
+    /// Starts a node again whose process has ended.
+    pub async fn start_again(&mut self, number: usize) {
+        let served = self.serve(number).await.unwrap_or_else(|log| panic!("node {number} did not start: {log}"));
+        self.running[number] = served;
+    }
+
     /// Executes the faults of a plan, one at a time.
     pub async fn suffer(&mut self, plan: &NodesPlan, seed: u64, progress: &Progress, findings: &mut Vec<String>) {
         let mut random = StdRng::seed_from_u64(seed);

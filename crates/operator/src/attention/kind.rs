@@ -69,11 +69,12 @@ impl AttentionKind {
                 automatically.",
             ),
             Self::Node => (
-                Source::Memory,
+                Source::Database,
                 "process#node-has-no-heartbeats",
-                "A node sends no heartbeats, or its clock is wrong.",
-                "Check the machine and its connection to the database. Another node does its work after a few seconds; a \
-                node with a wrong clock takes no requests until the clock is right.",
+                "A node sends no heartbeats, was declared gone, or its clock is wrong.",
+                "Check the machine and its connection to the database. Another node does its work after a few seconds. Start \
+                the node again, or acknowledge the entry if it was removed. A node with a wrong clock takes no requests until \
+                the clock is right.",
             ),
             Self::Invariant => (
                 Source::Memory,

@@ -250,6 +250,7 @@ async fn find(
             alarms::of(system, kind, part).await
         }
         (AttentionKind::OperationOverdue, ..) => payments::operations(system, part).await,
+        (AttentionKind::Node, ..) => service::nodes(system, part).await,
         (AttentionKind::IdentityProvider, ..) => service::provider(system, part).await,
         (AttentionKind::CheckOverdue, ..) => service::checks_overdue(system, part).await,
         (_, Source::Database, _) => payments::of(system, kind, part).await,

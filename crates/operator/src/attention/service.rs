@@ -16,7 +16,7 @@ use payferry_entities::checks;
 use payferry_evm::client::EndpointProblem;
 use payferry_journal::CommitBlocker;
 use payferry_journal::violations::{self, StoppedWrite};
-use payferry_nodes::Member;
+use payferry_nodes::{LostNode, Member};
 use sea_orm::{ColumnTrait, Condition, DbErr, QueryFilter, QueryOrder, QuerySelect};
 
 use crate::attention::{AttentionItem, AttentionKind, Count, Found, Part, UNDELIVERED_AFTER_SECS};
@@ -25,8 +25,8 @@ use crate::decisions::query::Possible;
 use crate::page::words::plain;
 use crate::webhooks::{EndpointLine, WebhookBacklog, Webhooks};
 
-/// Time without a heartbeat after which a node is listed: longer than the time after which another node takes its work over.
-const SILENT_AFTER_MS: i64 = 10_000;
+/// Time without a heartbeat after which a node is listed. It is declared gone soon after.
+const SILENT_AFTER_MS: i64 = 3_000;
 /// Item id if no identity provider is configured.
 const NOBODY: &str = "none";
 
@@ -38,7 +38,6 @@ pub(super) fn of(system: &System, kind: AttentionKind, part: Part<'_>) -> Found 
     }
     let items: Vec<AttentionItem> = match kind {
         AttentionKind::JournalHindered => hindered(system, now).into_iter().collect(),
-        AttentionKind::Node => nodes(system, now),
         AttentionKind::Invariant => invariants(now).into_iter().collect(),
         AttentionKind::Endpoint => endpoints(system, now),
         AttentionKind::Chain => without_symptoms(degraded_chains(system), part),
@@ -60,12 +59,13 @@ fn without_symptoms(mut items: Vec<AttentionItem>, part: Part<'_>) -> Vec<Attent
     items
 }
 
-/// Nodes without heartbeats, and this node if its clock is wrong.
-fn nodes(system: &System, now: Timestamp) -> Vec<AttentionItem> {
+/// Nodes without heartbeats, nodes that were declared gone, and this node if its clock is wrong.
+pub(super) async fn nodes(system: &System, part: Part<'_>) -> Result<Found, DbErr> {
     let node = system.node();
     if !node.is_shared() {
-        return Vec::new();
+        return Ok((Count::default(), Vec::new()));
     }
+    let now: Timestamp = system.clock().real_now();
     let members = node.members();
     let offset_ms = members.iter().find(|member| member.id == node.id()).map_or(0, |own| own.clock_offset_ms);
     // Heartbeats have the time of the database server.
@@ -76,11 +76,16 @@ fn nodes(system: &System, now: Timestamp) -> Vec<AttentionItem> {
         is_silent.then(|| AttentionItem::new(&member.name, Some(seen_at), server_now, "it sends no heartbeats"))
     };
     let mut items: Vec<AttentionItem> = members.iter().filter_map(silent).collect();
+    let lost = |LostNode { name, seen_at }: LostNode| {
+        let reason = "it was declared gone, and has not started again";
+        AttentionItem::new(name, Some(Timestamp(seen_at)), server_now, reason)
+    };
+    items.extend(node.lost().await?.into_iter().map(lost));
     if let Some(offset_ms) = node.clock_fault_ms() {
         let reason = format!("its clock is off by {offset_ms} ms, so it takes no requests");
         items.push(AttentionItem::new(node.name(), None, now, reason));
     }
-    items
+    Ok(first(AttentionKind::Node, items, part))
 }
 
 /// Writes that the database or an invariant stopped.

@@ -222,7 +222,10 @@ async fn a_database_with_customers_is_migrated() {
     let row = |number: i64| customer(psps[usize::from(number % 5 == 0)], &email(number), number);
     let rows: Vec<_> = (0..200).map(row).chain([customer(psps[0], "é", 300)]).collect();
     insert(database.writer(), &rows).await;
-    assert_eq!(migrate(&database.long_timeout()).await.unwrap(), ["m0004_customer_search", "m0005_console"]);
+    assert_eq!(
+        migrate(&database.long_timeout()).await.unwrap(),
+        ["m0004_customer_search", "m0005_console", "m0006_left_nodes"]
+    );
     for psp_id in psps {
         let owner = psp_id.to_string();
         assert_eq!(listed(&database, psp_id, || filters(None)).await, newest(&rows, |row| row.psp_id == owner));

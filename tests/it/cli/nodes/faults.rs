@@ -17,6 +17,9 @@ use sea_orm::{ConnectionTrait, DatabaseConnection, TransactionTrait};
 
 use super::*;
 
+/// Time without heartbeats after which a node is listed, and the longest time until the feed lists it.
+const SILENT_MAX: Duration = Duration::from_secs(3);
+const LISTED_WITHIN: Duration = Duration::from_secs(2);
 /// Shortest time to live of a payment.
 const EXPIRES_IN_MIN_SECS: i64 = 60;
 
@@ -32,6 +35,17 @@ async fn work_of_a_frozen_node_goes_on_and_the_thawed_node_ends() {
     nodes.node(0).process.signal("STOP");
     let frozen_at = Instant::now();
     fixture.pay(&payment).await;
+    let operator = fixture.operator(nodes.node(1).operator_url());
+    let listed = async || operator.ok(Method::GET, "/ops/stuck?kind=node", Value::Null).await["kinds"].clone();
+    let is_listed = |kinds: &Value| kinds[0]["items"][0]["reason"] == "it sends no heartbeats";
+    eventually("the frozen node is listed", async || expect(listed().await, is_listed)).await;
+    let listed_after = frozen_at.elapsed();
+    assert!(listed_after < (SILENT_MAX + LISTED_WITHIN).saturating_mul(short_or_long(3, 1)), "{listed_after:?}");
+    let page = operator.ok(Method::GET, "/ops/view/stuck", Value::Null).await;
+    let page = page.as_str().unwrap();
+    for text in ["it sends no heartbeats", "Another node does its work", "process#node-has-no-heartbeats"] {
+        assert!(page.contains(text), "{text} in {page}");
+    }
     second.until_status(payment["payment_id"].as_str().unwrap(), "settled").await;
     let took = frozen_at.elapsed();
     println!("settled {took:?} after the owner froze");
@@ -48,6 +62,10 @@ async fn work_of_a_frozen_node_goes_on_and_the_thawed_node_ends() {
     nodes.node(0).process.signal("CONT");
     waiting.await.unwrap();
     ends_as_gone(nodes.node(0));
+    let is_lost = |kinds: &Value| kinds[0]["items"][0]["reason"] == "it was declared gone, and has not started again";
+    expect(listed().await, is_lost).unwrap();
+    nodes.start_again(0).await;
+    expect(listed().await, |kinds| *kinds == json!([])).unwrap();
     // Unless the first node has done it.
     second.call(Method::POST, &path, Value::Null).await;
     second.until_status(id, "failed").await;
