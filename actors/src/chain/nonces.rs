@@ -162,8 +162,8 @@ impl SettlerState {
         let fees = Fees::first(client.fee_market().await?, l1.wei_per_gas(FILLER_GAS), spec.fees)?;
         let gas_limit = FILLER_GAS + l1.gas;
         let chain_tx = self.unsigned(account, nonce, account, &input, gas_limit)?;
-        let (id, raw) = self.store(signer, chain_tx, fees, Vec::new()).await?;
-        self.send_stored(id, &raw).await
+        let (id, attempt) = self.store(signer, chain_tx, fees, Vec::new()).await?;
+        self.send_stored(id, &attempt).await
     }
 }
 

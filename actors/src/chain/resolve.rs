@@ -112,7 +112,7 @@ impl SettlerState {
                 let attempts = attempts.get(&(tx.sender.clone(), tx.nonce)).into_iter().flatten();
                 attempts.filter(|attempt| Some(&attempt.tx_hash) == tx.tx_hash.as_ref())
             });
-            join_all(mined.map(|attempt| self.broadcast(&attempt.raw))).await;
+            join_all(mined.map(|attempt| self.broadcast(attempt))).await;
         }
         Ok(())
     }
@@ -179,7 +179,7 @@ impl SettlerState {
             self.blocks_without(tx, last);
             let sent = self.unmined.get(&tx.id).and_then(|unmined| unmined.sent);
             if sent.is_none_or(|sent| now.duration_since(sent) >= SEND_AGAIN_AFTER) {
-                self.send(tx.id, &last.raw).await;
+                self.send(tx.id, last).await;
             }
         }
         // All other transactions wait for the lowest nonce.
@@ -339,7 +339,7 @@ impl SettlerState {
         let changed = self.record(tx, ChainTxStatus::Submitted, None, outcomes).await?;
         self.reached(Step::Recorded)?;
         for attempt in attempts.get(&(tx.sender.clone(), tx.nonce)).into_iter().flatten() {
-            self.send(tx.id, &attempt.raw).await;
+            self.send(tx.id, attempt).await;
         }
         self.notify_orphaned(&undone, &changed);
         Ok(())

@@ -8,7 +8,8 @@ use alloy::primitives::{Bytes, TxKind, U256};
 use alloy::sol_types::SolCall;
 use payferry_contracts::{Token as TokenContract, batch_gas_limit};
 use payferry_domain::{Address, Timestamp};
-use payferry_entities::{ChainTxStatus, OperationStatus, chain_tx_attempts, chain_txs, operations};
+use payferry_entities::chain_tx_attempts::Model as Attempt;
+use payferry_entities::{ChainTxStatus, OperationStatus, chain_txs, operations};
 use payferry_evm::client::ClientError;
 use payferry_evm::fees::Fees;
 use payferry_evm::pace::{BlockingError, Pass};
@@ -159,13 +160,13 @@ impl SettlerState {
 
         let chain_tx = self.unsigned(signer.address(), nonce, spec.contract, &input, gas_limit)?;
         let signed = |row: &operations::Model| SignedOperation { id: row.id.clone(), revision: row.revision };
-        let (id, raw) = self.store(&signer, chain_tx, fees, rows.iter().map(signed).collect()).await?;
+        let (id, attempt) = self.store(&signer, chain_tx, fees, rows.iter().map(signed).collect()).await?;
         tracing::info!(chain = %self.args.spec.chain, tx.nonce = nonce, operations = rows.len(),
             "sending a batch on {}", self.args.spec.chain);
         self.args.handle.note_progress(rows.iter().map(|row| (row, OperationStatus::Submitted)));
         self.report.batches += 1;
         self.report.operations += rows.len() as u64;
-        self.send_stored(id, &raw).await?;
+        self.send_stored(id, &attempt).await?;
         Ok(true)
     }
 
@@ -196,42 +197,36 @@ impl SettlerState {
         })
     }
 
-    /// Signs a transaction and stores it with its operations before it is sent; returns its row id and its bytes.
+    /// Signs a transaction and stores it with its operations before it is sent; returns its row id and its signed form.
     pub(super) async fn store(
         &self,
         signer: &OperatorSigner,
         chain_tx: chain_txs::Model,
         fees: Fees,
         operations: Vec<SignedOperation>,
-    ) -> Result<(Option<i64>, String), SettleError> {
+    ) -> Result<(Option<i64>, Attempt), SettleError> {
         let attempt = self.sign(signer, &chain_tx, fees).await?;
         self.reached(Step::Signed)?;
-        let raw = attempt.raw.clone();
-        let submission = ChainTxSubmission { chain_tx, attempt, operations };
+        let submission = ChainTxSubmission { chain_tx, attempt: attempt.clone(), operations };
         let receipt =
             self.args.journal.submit(JournalWrite::Submission(self.args.lease.clone(), Box::new(submission))).await?;
         self.reached(Step::Stored)?;
         self.args.handle.count_submitted();
         metrics::SUBMITTED.add(&metrics::of(self.args.spec.chain), 1);
-        Ok((receipt.chain_tx_id, raw))
+        Ok((receipt.chain_tx_id, attempt))
     }
 
     /// Sends a transaction that was just stored.
-    pub(super) async fn send_stored(&mut self, tx_id: Option<i64>, raw: &str) -> Result<(), SettleError> {
+    pub(super) async fn send_stored(&mut self, tx_id: Option<i64>, attempt: &Attempt) -> Result<(), SettleError> {
         match tx_id {
-            Some(id) => self.send(id, raw).await,
-            None => drop(self.broadcast(raw).await),
+            Some(id) => self.send(id, attempt).await,
+            None => drop(self.broadcast(attempt).await),
         }
         self.reached(Step::Broadcast)
     }
 
     /// Signs `tx` with these fees.
-    async fn sign(
-        &self,
-        signer: &OperatorSigner,
-        tx: &chain_txs::Model,
-        fees: Fees,
-    ) -> Result<chain_tx_attempts::Model, SettleError> {
+    async fn sign(&self, signer: &OperatorSigner, tx: &chain_txs::Model, fees: Fees) -> Result<Attempt, SettleError> {
         let malformed = |_| SettleError::Row("a stored transaction is malformed");
         let (to, input) = called(tx)?;
         let signed = signer
@@ -247,7 +242,7 @@ impl SettlerState {
                 input,
             })
             .await?;
-        Ok(chain_tx_attempts::Model {
+        Ok(Attempt {
             tx_hash: signed.hash.to_string(),
             chain: tx.chain.clone(),
             sender: tx.sender.clone(),
@@ -260,22 +255,22 @@ impl SettlerState {
     }
 
     /// Sends the signed bytes of an unmined transaction, and keeps the reason if they were rejected.
-    pub(super) async fn send(&mut self, tx_id: i64, raw: &str) {
+    pub(super) async fn send(&mut self, tx_id: i64, attempt: &Attempt) {
         self.unmined.entry(tx_id).or_default().sent = Some(Instant::now());
-        let refused = self.broadcast(raw).await;
+        let refused = self.broadcast(attempt).await;
         self.unmined.entry(tx_id).or_default().refused = refused;
     }
 
     /// Sends signed bytes; returns the reason if they were rejected. They are stored, so an error costs only time: the
     /// bytes are sent again.
-    pub(super) async fn broadcast(&self, raw: &str) -> Option<BlockingError> {
-        match self.args.client.broadcast(raw).await {
+    pub(super) async fn broadcast(&self, attempt: &Attempt) -> Option<BlockingError> {
+        match self.args.client.broadcast(&attempt.raw).await {
             // The nonce is used: one of the stored hashes is mined, or another transaction took the nonce. `resolve`
             // checks.
             Ok(()) | Err(ClientError::NonceTooLow) => None,
             Err(error) => {
                 tracing::warn!(chain = %self.args.spec.chain, %error, "a transaction was rejected; retrying");
-                let why = format!("a transaction was rejected: {error}");
+                let why = format!("a transaction of {} was rejected: {error}", attempt.sender);
                 Some(BlockingError { severity: severity_of_call(&error), why })
             }
         }
@@ -286,7 +281,7 @@ impl SettlerState {
         &mut self,
         signer: &OperatorSigner,
         tx: &chain_txs::Model,
-        last: &chain_tx_attempts::Model,
+        last: &Attempt,
     ) -> Result<(), SettleError> {
         let ChainContext { spec, client, journal, .. } = &self.args.context;
         let fee = |text: &str| text.parse::<u128>().map_err(|_| SettleError::Row("a stored fee is malformed"));
@@ -298,14 +293,13 @@ impl SettlerState {
         let fees = before.raised(client.fee_market().await?, l1_wei, spec.fees)?;
         let attempt = self.sign(signer, tx, fees).await?;
         self.reached(Step::Signed)?;
-        let raw = attempt.raw.clone();
-        journal.submit(JournalWrite::Attempt(self.args.lease.clone(), Box::new(attempt))).await?;
+        journal.submit(JournalWrite::Attempt(self.args.lease.clone(), Box::new(attempt.clone()))).await?;
         self.reached(Step::Stored)?;
         tracing::warn!(chain = %spec.chain, tx.nonce = tx.nonce, fee.max_wei = fees.max_fee_wei,
             "an unmined transaction on {} is sent again with higher fees", spec.chain);
         self.report.raised += 1;
         metrics::REPLACED.add(&metrics::of(spec.chain), 1);
-        self.send(tx.id, &raw).await;
+        self.send(tx.id, &attempt).await;
         self.reached(Step::Broadcast)
     }
 }
