@@ -12,6 +12,7 @@ use payferry_evm::wallet::Vaults;
 use payferry_evm::{ChainClient, ChainSpec};
 use payferry_runtime::clock::Clock;
 
+use crate::operator::walks::{alarm, until_calm};
 use crate::prelude::*;
 
 fn chains(app: &TestApp) -> Vec<(ChainSpec, ChainClient)> {
@@ -271,13 +272,19 @@ async fn background_run_names_the_payment_of_a_missed_transfer() {
     let service = ServiceFixture::over(TestApp::start_with(looking()).await).await;
     let app = &service.app;
     let spec = app.env().chain(Chain::Base).spec().clone();
-    let (late, _) = missed(app, &spec).await;
-    let found = until_found(app).await;
-    let difference = &found.differences[0].difference;
-    assert_eq!((difference.ledger, difference.on_chain), (0, 10_000_000));
+    let (late, mined) = missed(app, &spec).await;
+    let is_raised = async || !app.state.system.vaults().differences.is_empty();
+    let entry = alarm(&service, "vault_difference", is_raised).await;
+    entry.says(&[late.id(), "the ledger has 0.00 USDC, the chain has 10.00", "read the blocks again"]);
+    entry.runbook(&["payferry reconcile --chain base --from-block N --to-block M"]).await;
     let listed = service.get("/ops/stuck?kind=vault_difference").await;
     let item = &listed["kinds"][0]["items"][0];
     assert_has(item, json!({ "payment_id": late.id(), "psp_id": app.psp_id.to_string() }));
+    // As the command does.
+    let (_, client) = chains(app).into_iter().find(|(spec, _)| spec.chain == Chain::Base).unwrap();
+    reread(&spec, &client, app.state.database(), &Clock::default(), (0, mined - 32), |_| {}).await.unwrap();
+    until_calm(&service).await;
+    app.payment_when(&late, "mismatched").await;
 }
 
 #[tokio::test]

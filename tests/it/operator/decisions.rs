@@ -12,7 +12,7 @@ use super::reply;
 use crate::http::authorizations::{payer, signed_by, typed_data};
 use crate::prelude::*;
 
-const ADA: &str = "0x000000000000000000000000000000000000ada3";
+pub(super) const ADA: &str = "0x000000000000000000000000000000000000ada3";
 
 async fn fixture_with_reviews() -> ServiceFixture {
     ServiceFixture::over(TestApp::start_with_screener(&FixedScreener::new(Some(Decision::Review))).await).await

@@ -24,6 +24,7 @@ mod pages;
 mod pauses;
 mod sendings;
 mod unknown;
+pub(crate) mod walks;
 mod wallets;
 
 use std::net::SocketAddr;
