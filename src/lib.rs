@@ -7,6 +7,7 @@
 extern crate payferry_httpkit;
 
 pub mod app;
+pub mod backup;
 pub mod cli;
 pub mod config;
 pub mod http;

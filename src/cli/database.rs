@@ -16,7 +16,7 @@ use payferry_runtime::seal::{KeyVersion, MASTER_KEY_BYTES, Sealer};
 
 use crate::config::{ChainSection, Config, DatabaseSection, database_url, sqlite_file};
 #[cfg(feature = "sandbox")]
-use crate::sandbox::{Keys, database_file, documents, keys_file, known_spec};
+use crate::sandbox::{Keys, database_file, documents, documents_folder, keys_file, known_spec};
 use crate::service::secrets;
 use crate::statements::Tokens;
 
@@ -73,6 +73,31 @@ impl DatabaseArgs {
             0 => Ok(database),
             n => bail!("the database lacks {n} migrations; run `payferry migrate` on it first"),
         }
+    }
+
+    /// File of the SQLite database.
+    pub(super) fn sqlite_file(&self, config: &Config) -> anyhow::Result<PathBuf> {
+        #[cfg(feature = "sandbox")]
+        if let (None, Some(folder)) = (&self.database_url, &self.data_dir) {
+            return Ok(database_file(folder));
+        }
+        let section = self.section(config)?;
+        let file = sqlite_file(&section.servers()[0]).context(
+            "the database is on PostgreSQL: back it up with pg_dump or by archiving its log, see docs/src/operate/backup.md",
+        )?;
+        Ok(file.to_owned())
+    }
+
+    /// Folder of the documents. `None` if they are in a bucket.
+    pub(super) fn documents_folder(&self, config: &Config) -> Option<PathBuf> {
+        if config.documents.bucket.is_some() {
+            return None;
+        }
+        #[cfg(feature = "sandbox")]
+        if let Some(folder) = &self.data_dir {
+            return Some(documents_folder(folder));
+        }
+        Some(config.documents.folder.clone())
     }
 
     /// Document store that belongs to the database.

@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand.
 
 mod audit;
+mod backup;
 mod check;
 mod contract;
 mod database;
@@ -96,6 +97,10 @@ enum Command {
     Statement(statement::Args),
     /// Compare on-chain balances with the ledger, and find missed transfers.
     Reconcile(reconcile::Args),
+    /// Back up an SQLite database and its documents as one verified file, while the service runs.
+    Backup(backup::BackupArgs),
+    /// Restore a backup, or verify it.
+    Restore(backup::RestoreArgs),
     /// Run stored histories through the rules of this version, and name the payments that would come out differently.
     Replay(replay::Args),
     /// Show the operator's console in a terminal: attention, actors, messages and the supervision log.
@@ -167,6 +172,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Audit(args) => audit::run(args, config).await,
             Command::Statement(args) => statement::run(args, config).await,
             Command::Reconcile(args) => reconcile::run(args, config).await,
+            Command::Backup(args) => backup::back_up(args, config).await.map(|()| ExitCode::SUCCESS),
+            Command::Restore(args) => backup::restore(args, config).await.map(|()| ExitCode::SUCCESS),
             Command::Replay(args) => replay::run(args, config).await,
             Command::Top(args) => top::run(args).await,
             Command::RotateKeys(args) => rotate_keys::run(args, config).await,

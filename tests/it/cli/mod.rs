@@ -2,6 +2,7 @@
 
 mod admin;
 mod audit;
+mod backup;
 mod bench;
 mod chains;
 mod config;

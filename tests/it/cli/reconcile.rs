@@ -22,7 +22,7 @@ fn reconcile(home: &Home, more: &[&str]) -> Output {
 
 /// Returns the JSON report, with this exit code.
 #[track_caller]
-fn report(home: &Home, code: i32) -> Value {
+pub(super) fn report(home: &Home, code: i32) -> Value {
     let output = reconcile(home, &["--json"]);
     let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", complaint(&output)));
     assert_eq!(output.status.code(), Some(code), "{said:#}");
@@ -140,7 +140,7 @@ async fn refund(sandbox: &Running, payment: &str, amount: &str) -> (StatusCode, 
     sandbox.psp().try_call(Method::POST, &format!("/payments/{payment}/refunds"), &body, Some(payment)).await.unwrap()
 }
 
-async fn refunded(sandbox: &Running, payment: &str, amount: &str) {
+pub(super) async fn refunded(sandbox: &Running, payment: &str, amount: &str) {
     let (status, asked) = refund(sandbox, payment, amount).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{asked:#}");
     let path = format!("/payments/{payment}/refunds/{}", asked["refund_id"].as_str().unwrap());
@@ -166,7 +166,7 @@ async fn restored_without_refunds(home: &Arc<Home>) -> (Running, String, String)
 }
 
 /// Waits until the service has paused outbound transfers; returns the pause.
-async fn until_paused(sandbox: &Running) -> Value {
+pub(super) async fn until_paused(sandbox: &Running) -> Value {
     let listed = async || {
         let (_, listed) = sandbox.operator(Method::GET, "/ops/stuck?kind=paused", None).await;
         listed["kinds"][0]["items"][0]["id"].is_string().then_some(listed)
@@ -176,7 +176,7 @@ async fn until_paused(sandbox: &Running) -> Value {
 
 /// Runs `reconcile` until it lifts the pause; returns its last report. The first runs may post and still wait, until the
 /// watcher has read the blocks. `posted` becomes the amounts that they post.
-async fn reconcile_until_lifted(home: &Home, posted: &mut Vec<Value>) -> Value {
+pub(super) async fn reconcile_until_lifted(home: &Home, posted: &mut Vec<Value>) -> Value {
     let finished = async || {
         let output = reconcile(home, &["--json"]);
         let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", complaint(&output)));
@@ -190,7 +190,7 @@ async fn reconcile_until_lifted(home: &Home, posted: &mut Vec<Value>) -> Value {
 }
 
 /// Debited account, credited account and amount of each unknown outbound transfer in the ledger.
-async fn unknown_sent(sandbox: &Running) -> Vec<Value> {
+pub(super) async fn unknown_sent(sandbox: &Running) -> Vec<Value> {
     let listed = sandbox.ok(Method::GET, "/ledger/entries?limit=50", None).await;
     let entries = listed["entries"].as_array().unwrap().iter().filter(|one| one["kind"] == "unknown_sent");
     let mut lines: Vec<_> = entries.map(|one| json!([one["debit"], one["credit"], one["amount"]])).collect();

@@ -30,6 +30,14 @@ const COARSE_SAMPLES: usize = 30;
 pub(crate) const COARSE_STEPS: usize = 576;
 /// Maximum number of figures. Beyond it, new ones are left out.
 const FIGURES_MAX: usize = 8_000;
+/// Maximum memory of all figures.
+const HISTORY_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+// The capacity of a deque is a power of two.
+const _: () = assert!(
+    FIGURES_MAX * (FINE_STEPS.next_power_of_two() + COARSE_STEPS.next_power_of_two()) * size_of::<f32>()
+        < HISTORY_BYTES_MAX
+);
 
 /// The past of all figures.
 #[derive(Default)]
