@@ -1,4 +1,4 @@
-//! Relative links of the book and of the README lead to a file, and to a heading in it.
+//! Relative links of the book and of the pages beside the README lead to a file, and to a heading in it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ fn targets(text: &str) -> Vec<String> {
 #[test]
 fn links_lead_to_pages_and_headings() {
     let mut pages = files(&root().join("docs/src"), "md");
-    pages.push(root().join("README.md"));
+    pages.extend(["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].map(|name| root().join(name)));
     let mut broken = Vec::new();
     for page in &pages {
         for target in targets(&fs::read_to_string(page).unwrap()) {
