@@ -336,7 +336,7 @@ async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
 }
 
 /// Address that a client can connect to. The unspecified address is replaced by the loopback address.
-fn reachable(mut address: SocketAddr) -> SocketAddr {
+pub(crate) fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(match address {
             SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),

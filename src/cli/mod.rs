@@ -6,9 +6,11 @@ mod check;
 mod contract;
 mod database;
 mod deploy;
+mod health;
 mod key;
 #[cfg(feature = "tools")]
 mod load;
+mod manual;
 mod migrate;
 mod operator;
 mod pause;
@@ -27,7 +29,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use payferry_domain::Timestamp;
 use payferry_runtime::request::{self, RequestSource};
 
@@ -42,6 +44,10 @@ const OPEN_FILES_WANTED: u64 = 65_536;
 
 /// Characters of a user's name in the audit log.
 const USER_CHARS_MAX: usize = 64;
+
+/// Cargo features that a build may have.
+const FEATURES: [(&str, bool); 3] =
+    [("sandbox", cfg!(feature = "sandbox")), ("tools", cfg!(feature = "tools")), ("faults", cfg!(feature = "faults"))];
 
 /// Stablecoin payments for payment service providers.
 #[derive(Debug, Parser)]
@@ -63,6 +69,8 @@ enum Command {
     Serve(serve::Args),
     /// Check everything that `serve` needs and print the results as a table.
     Check(check::Args),
+    /// Ask the running service if it is healthy: for health checks of containers and supervisors.
+    Health(health::Args),
     /// Deploy the settlement contract on the chains of the configuration.
     Deploy(deploy::Args),
     /// Administer the settlement contract.
@@ -107,6 +115,10 @@ enum Command {
     Top(top::Args),
     /// Rotate the master key: add a key version, and re-encrypt stored values with it.
     RotateKeys(rotate_keys::Args),
+    /// Print the completion script of a shell.
+    Completions(manual::CompletionsArgs),
+    /// Print the manual page, or write the pages of all commands into a folder.
+    Man(manual::ManArgs),
 }
 
 impl Command {
@@ -120,9 +132,13 @@ impl Command {
     }
 }
 
-/// Parses the command line and runs the command.
-pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+/// Parses the command line and runs the command. `--version` names the commit.
+pub fn main(commit: &str) -> ExitCode {
+    let features: Vec<&str> = FEATURES.iter().filter(|(_, is_on)| *is_on).map(|(name, _)| *name).collect();
+    let features = if features.is_empty() { "none".to_owned() } else { features.join(", ") };
+    let version = format!("{}\ncommit: {commit}\nfeatures: {features}", env!("CARGO_PKG_VERSION"));
+    let mut command = Cli::command().long_version(&*version.leak());
+    let cli = Cli::from_arg_matches_mut(&mut command.get_matches_mut()).unwrap_or_else(|error| error.exit());
     match run(cli) {
         Ok(code) => code,
         Err(error) => {
@@ -133,6 +149,12 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    // These need no configuration.
+    match &cli.command {
+        Command::Completions(args) => return manual::completions(args),
+        Command::Man(args) => return manual::man(args),
+        _ => {}
+    }
     let env =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let config = Config::load(cli.config.as_deref(), env)?;
@@ -151,6 +173,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Sandbox(args) => Box::pin(sandbox::run(args, config, cli.config)).await,
             Command::Serve(args) => serve::run(args, config).await,
             Command::Check(args) => check::run(args, config).await,
+            Command::Health(args) => health::run(args, config).await,
             Command::Deploy(args) => deploy::run(args, config).await,
             Command::Contract(command) => contract::run(command, config).await,
             #[cfg(feature = "tools")]
@@ -177,6 +200,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Command::Replay(args) => replay::run(args, config).await,
             Command::Top(args) => top::run(args).await,
             Command::RotateKeys(args) => rotate_keys::run(args, config).await,
+            Command::Completions(_) | Command::Man(_) => unreachable!("they have run without a configuration"),
         }
     }));
     // Open tasks (for example idle connections) must not keep the process running.

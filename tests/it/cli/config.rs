@@ -55,7 +55,7 @@ fn errors_name_their_place_and_the_expected_value_without_secrets() {
 #[test]
 fn help_of_every_subcommand_has_an_example() {
     let commands = "sandbox, demo, load, bench, serve, check, deploy, migrate, psp create, psp list, psp set, \
-        key create, key list, key revoke, pause set, reconcile";
+        key create, key list, key revoke, pause set, reconcile, health, completions, man";
     for command in commands.split(", ") {
         let output = payferry().args(command.split(' ')).arg("--help").output().unwrap();
         let help = super::printed(&output);

@@ -6,7 +6,7 @@ use payferry_harness::{eventually, expect};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Home, Running};
+use super::{Home, Running, complaint, payferry, printed};
 
 use crate::call::assert_has;
 
@@ -41,6 +41,12 @@ async fn service_is_not_ready_while_it_loads_its_payments() {
         "writes": true} });
     assert_has(&readiness, expected);
     assert_eq!(again.operator(Method::GET, "/healthz", None).await, (StatusCode::OK, json!({"status": "ok"})));
+    let health = |args: &[&str]| payferry().args(["health", "--url", again.text("operator_url")]).args(args).output();
+    assert_eq!(printed(&health(&[]).unwrap()), "running");
+    let refused = health(&["--ready"]).unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    let reason = "/readyz answers 503 Service Unavailable; payments: {\"ok\":false}";
+    assert!(complaint(&refused).ends_with(reason), "{}", complaint(&refused));
     let (_, tree) = again.operator(Method::GET, "/ops/actors", None).await;
     assert_has(&tree, json!({ "ready": false, "payments_live": 0 }));
 
