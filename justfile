@@ -31,3 +31,7 @@ bench *arguments:
 # Figures of the in-process chain alone, from a release build.
 bench-chain:
     cargo run --release -p payferry-devchain --example throughput
+
+# The files of a release in target/release-files: archive, Debian package, SBOM, checksums.
+release *arguments:
+    packaging/release {{ arguments }}
