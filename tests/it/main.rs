@@ -18,6 +18,7 @@ mod http;
 mod kill;
 mod openapi;
 mod operator;
+mod packages;
 mod prelude;
 mod process;
 mod reconcile;
