@@ -23,7 +23,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,targe
 # The C library, libgcc, certificates and time zones; nothing else.
 FROM gcr.io/distroless/cc-debian13:nonroot
 LABEL org.opencontainers.image.title="Payferry" \
-      org.opencontainers.image.description="The stablecoin payment service that payment service providers run" \
+      org.opencontainers.image.description="Stablecoin payment service for payment service providers" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /image/usr /usr
 COPY --from=build --chown=65532:65532 /image/var/lib/payferry /var/lib/payferry

@@ -42,13 +42,16 @@ pub(super) fn completions(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
 }
 
 pub(super) fn man(args: &ManArgs) -> anyhow::Result<ExitCode> {
+    // The pages replace the subcommand `help`.
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
     match &args.out {
         Some(folder) => {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-            clap_mangen::generate_to(Cli::command(), folder)
+            clap_mangen::generate_to(command, folder)
                 .with_context(|| format!("cannot write into {}", folder.display()))?;
         }
-        None => Man::new(Cli::command()).render(&mut io::stdout())?,
+        None => Man::new(command).render(&mut io::stdout())?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -29,7 +29,11 @@ fn default_values_name_real_keys_and_leave_time_for_the_drain() {
     // Variables with their values, or with one of the right type for those that come from elsewhere.
     let variables = container["env"].as_array().unwrap().iter().map(|variable| {
         let name = variable["name"].as_str().unwrap().to_owned();
-        let elsewhere = if name.ends_with('S') { r#"["https://one.example"]"# } else { "one" };
+        let elsewhere = match &*name {
+            "PAYFERRY_DATABASE__URLS" => r#"["postgres://one.example/payferry"]"#,
+            "PAYFERRY_CHAINS__BASE__ENDPOINTS" => r#"["https://one.example"]"#,
+            _ => "",
+        };
         let value = variable["value"].as_str().unwrap_or(elsewhere).replace("$(PAYFERRY_NODE__NAME)", "payferry-0");
         (name, value)
     });
