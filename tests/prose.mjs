@@ -5,8 +5,8 @@
 //   node tests/prose.mjs --counts    count findings by folder and rule; exit code 0
 //   node tests/prose.mjs PATH...     only these files and folders, no commits
 //
-// Checks comments (Rust, Solidity, JavaScript, CSS, TOML, shell, Python), Markdown outside of code, string literals of Rust that
-// have a space (messages, pages), and names that Rust code declares. Inline code in backticks and SQL are not checked: stored and
+// Checks comments (Rust, Solidity, JavaScript, TypeScript, CSS, TOML, shell, Python), Markdown outside of code, string literals of
+// Rust that have a space (messages, pages), and names that Rust code declares. Inline code in backticks and SQL are not checked: stored and
 // public names may contain retired words.
 //
 // A rule is for a word that has a better one in every context. An ordinary use of such a word is allowed by `ORDINARY`, by a
@@ -66,8 +66,8 @@ const PLACES = [
   ["tests/it/operator/mod.rs", "sendings"],
 ];
 
-const SKIPPED = /(^|\/)(\.git|target|node_modules|\.tools|artifacts|snapshots|screenshots|payferry-data)(\/|$)|^tests\/prose\.mjs$/;
-const SHELL = /^(check|justfile|\.ci\/run|tests\/(with-postgres|tools|prose))$|\.(sh|toml|py)$/;
+const SKIPPED = /(^|\/)(\.git|target|node_modules|dist|\.tools|artifacts|snapshots|screenshots|payferry-data)(\/|$)|^tests\/prose\.mjs$|^clients\/typescript\/src\/schema\.ts$/;
+const SHELL = /^(check|justfile|\.ci\/run|clients\/generate|tests\/(with-postgres|tools|prose))$|\.(sh|toml|py)$/;
 
 /** Every file below a folder, by its path from the root. */
 function* files(path) {
@@ -155,7 +155,7 @@ function inNames(code) {
 }
 
 function inFile(name) {
-  const syntax = name.endsWith(".rs") ? "rust" : /\.(sol|m?js|css)$/.test(name) ? "c" : SHELL.test(name) ? "shell" : null;
+  const syntax = name.endsWith(".rs") ? "rust" : /\.(sol|m?js|ts|css)$/.test(name) ? "c" : SHELL.test(name) ? "shell" : null;
   const isMarkdown = name.endsWith(".md");
   if (!syntax && !isMarkdown) return [];
   const source = readFileSync(join(ROOT, name), "utf8");
