@@ -64,10 +64,13 @@ const PLACES = [
   // The name of a schema of the OpenAPI document, and a module that names snapshots.
   ["src/http/money/", "SendingRecord"],
   ["tests/it/operator/mod.rs", "sendings"],
+  // Those of an accountant.
+  ["docs/src/guides/", "books"],
+  ["docs/src/SUMMARY.md", "books"],
 ];
 
 const SKIPPED = /(^|\/)(\.git|target|node_modules|dist|\.tools|artifacts|snapshots|screenshots|payferry-data)(\/|$)|^tests\/prose\.mjs$|^clients\/typescript\/src\/schema\.ts$/;
-const SHELL = /^(check|justfile|\.ci\/run|clients\/generate|tests\/(with-postgres|tools|prose))$|\.(sh|toml|py)$/;
+const SHELL = /^(check|justfile|\.ci\/run|clients\/generate|tests\/(with-postgres|tools|prose|guides))$|\.(sh|toml|py)$/;
 
 /** Every file below a folder, by its path from the root. */
 function* files(path) {

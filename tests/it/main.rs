@@ -14,6 +14,7 @@ mod compat;
 mod conformance;
 mod edge;
 mod faults;
+mod guides;
 mod http;
 mod kill;
 mod openapi;
