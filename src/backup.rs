@@ -124,7 +124,7 @@ pub struct Target {
 pub async fn restore(file: &Path, identities: Option<&Path>, target: Option<Target>) -> anyhow::Result<Manifest> {
     if let Some(Target { database, documents }) = &target {
         let companions = ["-wal", "-shm"].map(|end| PathBuf::from(format!("{}{end}", database.display())));
-        for there in [database].into_iter().chain(&companions).filter(|path| path.exists()) {
+        if let Some(there) = [database].into_iter().chain(&companions).find(|path| path.exists()) {
             bail!("{} exists already; move it away first", there.display());
         }
         if fs::read_dir(documents).is_ok_and(|mut entries| entries.next().is_some()) {

@@ -57,5 +57,5 @@ pub(super) async fn run(args: Args, config: Config) -> anyhow::Result<ExitCode> 
 /// The parts of an answer of `/readyz` that are not ok, as the end of a message.
 fn failing(readiness: &Value) -> String {
     let parts = readiness.as_object().into_iter().flatten().filter(|(_, part)| part["ok"] == false);
-    parts.map(|(name, part)| format!("; {name}: {part}")).collect()
+    parts.map(|(name, part)| format!("; {name}: {part}")).collect::<Vec<_>>().concat()
 }

@@ -52,7 +52,7 @@ async fn backup_beside_a_running_service_is_restored_with_its_documents() {
     let documents = home.path().join("documents");
     let document = documents.join(DOCUMENT);
     fs::create_dir_all(document.parent().unwrap()).unwrap();
-    fs::write(&document, [7; 100_000]).unwrap();
+    fs::write(&document, vec![7; 100_000]).unwrap();
     fs::write(document.with_extension("x#1"), "an upload in progress").unwrap();
     let (identities, recipient) = identity(home.path(), "identity.txt");
     let (stranger, _) = identity(home.path(), "stranger.txt");
@@ -108,9 +108,9 @@ async fn backup_beside_a_running_service_is_restored_with_its_documents() {
         assert!(!refused.status.success() && complaint(&refused).contains(why), "{why}: {}", complaint(&refused));
     }
     // Every damage is found.
-    for (file, at) in [(&plain, 0.5), (&plain, 0.999), (&sealed, 0.5), (&sealed, 0.999)] {
+    for (file, permille) in [(&plain, 500), (&plain, 999), (&sealed, 500), (&sealed, 999)] {
         let mut content = fs::read(file).unwrap();
-        let place = (content.len() as f64 * at) as usize;
+        let place = content.len() * permille / 1_000;
         content[place] ^= 1;
         let damaged = home.path().join("damaged");
         fs::write(&damaged, &content).unwrap();
@@ -131,7 +131,7 @@ async fn backup_beside_a_running_service_is_restored_with_its_documents() {
     assert!(said.starts_with("verified: "), "{said}");
     assert!(!home.path().join("payferry.db").exists());
     printed(&restore(&home, &sealed, &[&with[0], &with[1]]));
-    assert_eq!(fs::read(&document).unwrap(), [7; 100_000]);
+    assert_eq!(fs::read(&document).unwrap(), vec![7; 100_000]);
     let sandbox = Running::start(&home);
     sandbox.ok(Method::POST, &format!("/sandbox/payments/{made}/pay"), None).await;
     sandbox.until(&format!("/payments/{made}"), |payment| payment["status"] == "settled").await;

@@ -53,7 +53,7 @@ pub(crate) async fn until_calm(service: &ServiceFixture) {
     service.get_until(FEED, is_calm).await;
 }
 
-impl<'a> Seen<'a> {
+impl Seen<'_> {
     pub(crate) fn says(&self, texts: &[&str]) -> &Self {
         for text in texts {
             assert!(self.html.contains(text), "{text:?} in {}", self.html);
@@ -194,7 +194,7 @@ async fn dead_receiver_is_listed_until_it_answers() {
 async fn slow_receiver_is_listed_until_its_events_are_delivered() {
     let service = ServiceFixture::start_with_chains().await;
     let receiver = Receiver::start().await;
-    receiver.behave(ReceiverBehaviour::Slow(Duration::from_secs(600)));
+    receiver.behave(ReceiverBehaviour::Slow(Duration::from_mins(10)));
     let hook = service.app.patch("/api/v1/set_webhook", &json!({ "webhook_url": receiver.url() })).await.ok(200);
     receiver.verify_with(hook.string("signing_secret"));
     service.app.paid("10", "settled").await;
