@@ -1,6 +1,9 @@
 //! Logs and metrics of this process. Deliberately absent for now: OpenTelemetry.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::IsTerminal;
+use std::panic::PanicHookInfo;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -23,14 +26,32 @@ pub fn init(log: &LogSection, usual: &str) {
         .with_writer(std::io::stderr);
     let _ = match log.format {
         LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().try_init(),
+        LogFormat::Json => {
+            std::panic::set_hook(Box::new(log_panic));
+            builder.json().try_init()
+        }
     };
+}
+
+/// Logs a panic: the usual hook writes lines that are not JSON. With the backtrace if `RUST_BACKTRACE` asks for it.
+fn log_panic(info: &PanicHookInfo<'_>) {
+    let backtrace = Backtrace::capture();
+    let is_captured = backtrace.status() == BacktraceStatus::Captured;
+    tracing::error!(
+        panic.location = info.location().map(tracing::field::display),
+        panic.thread = std::thread::current().name(),
+        panic.backtrace = is_captured.then(|| backtrace.to_string()),
+        "a thread panicked: {}",
+        info.payload_as_str().unwrap_or("without a message"),
+    );
 }
 
 payferry_runtime::metrics! {
     Gauge(Seconds) UPTIME = "payferry_uptime_seconds", "Time since the service started in this process.";
     Gauge UNSAFE_SETTING = "payferry_unsafe_setting", "Always 1 for each unsafe setting that `[unsafe] allow` names and \
         the configuration uses, by setting.";
+    Gauge(Bytes) MEMORY_LIMIT = "payferry_memory_limit_bytes", "Memory that this process may use: that of the machine, or the limit of \
+        its control group if that is lower.";
     Gauge BUILD = "payferry_build_info", "Always 1; the label is the running version.";
 }
 
@@ -65,6 +86,9 @@ pub fn keep_metrics() -> AbortOnDropHandle<()> {
     process.describe();
     describe();
     BUILD.set(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+    if let Some(bytes) = memory_limit_bytes() {
+        MEMORY_LIMIT.set_count(&[], bytes);
+    }
     let started = Instant::now();
     AbortOnDropHandle::new(tokio::spawn(async move {
         let mut ticks = tokio::time::interval(UPKEEP_EVERY);
@@ -75,4 +99,18 @@ pub fn keep_metrics() -> AbortOnDropHandle<()> {
             UPTIME.set(&[], started.elapsed().as_secs_f64());
         }
     }))
+}
+
+/// The lowest limit of the process's control group and its ancestors, or the memory of the machine. `None` where the system does not
+/// say it.
+fn memory_limit_bytes() -> Option<u64> {
+    let machine = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let total_kib: u64 = machine.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok()?;
+    let group = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let path = group.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let limits = Path::new(path).ancestors().filter_map(|group| {
+        let limit = std::fs::read_to_string(Path::new("/sys/fs/cgroup").join(group).join("memory.max")).ok()?;
+        limit.trim().parse().ok()
+    });
+    Some(limits.fold(total_kib * 1_024, u64::min))
 }

@@ -8,6 +8,7 @@ mod configuration;
 mod errors;
 mod events;
 mod links;
+mod logs;
 mod metrics;
 mod quotes;
 mod rust;

@@ -17,6 +17,7 @@ mod faults;
 mod guides;
 mod http;
 mod kill;
+mod monitoring;
 mod openapi;
 mod operator;
 mod packages;

@@ -62,7 +62,7 @@ fn of_kind(chain: Chain, kind: Degradation) -> [(&'static str, &'static str); 2]
     [("chain", chain.as_str()), ("kind", kind.as_str())]
 }
 
-/// Exports every counter of a configured chain at 0.
+/// Exports every counter of a configured chain at 0, and the held transfers.
 pub(crate) fn register(chain: Chain, endpoints: usize) {
     let counters = ALL.iter().filter(|metric| metric.r#type == MetricType::Counter);
     for counter in counters.filter(|counter| counter.name != POLLS_FAILED.name) {
@@ -71,6 +71,8 @@ pub(crate) fn register(chain: Chain, endpoints: usize) {
     for kind in Degradation::ALL {
         POLLS_FAILED.register(&of_kind(chain, kind));
     }
+    REORG_DEPTH.register(&of(chain));
+    TRANSFERS_HELD.register(&of(chain));
     payferry_evm::metrics::register(chain, endpoints);
 }
 
@@ -94,6 +96,16 @@ pub(super) fn record_degradation(chain: Chain, degradation: Option<Degradation>)
     for kind in Degradation::ALL {
         DEGRADATION.set_count(&of_kind(chain, kind), u64::from(Some(kind) == degradation));
     }
+}
+
+/// Resets the gauges of a chain on which another node works.
+pub(crate) fn forget(chain: Chain) {
+    for gauge in [READ_LAG, TRANSFERS_HELD, QUEUED, OPEN, UNMINED] {
+        gauge.set_count(&of(chain), 0);
+    }
+    record_degradation(chain, None);
+    // An unknown balance is not 0, which would be an alarm.
+    GAS_BALANCE.set(&of(chain), f64::NAN);
 }
 
 /// Counts a failed poll.

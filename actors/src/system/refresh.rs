@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use payferry_nodes::Job;
+use payferry_nodes::{Job, LeaseName};
 use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Parts;
+use crate::chain::metrics;
+use crate::compliance::identity::ComplianceService;
 use crate::observe::{refresh_database, refresh_waiting};
 
 /// Interval of updates from the database.
@@ -45,6 +47,9 @@ async fn refresh_from_memory(Parts { services, payments, ledger, vaults, .. }: &
             screening.refresh_metrics();
         }
         services.chains.refresh_metrics(services.clock.now());
+        let leases = services.node.leases();
+        let elsewhere = services.chains.running().filter(|spec| !leases.holds(LeaseName::Chain(spec.chain)));
+        elsewhere.for_each(|spec| metrics::forget(spec.chain));
         if let Some(webhooks) = &*services.webhooks.read() {
             webhooks.refresh_metrics();
         }
@@ -66,9 +71,6 @@ async fn refresh_from_database(Parts { services, compliance, .. }: &Parts) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if !services.node.leases().does(Job::Tally) {
-            continue;
-        }
         let webhooks = services.webhooks.read().clone();
         let Some(webhooks) = webhooks else {
             // The service is still starting.
@@ -76,6 +78,11 @@ async fn refresh_from_database(Parts { services, compliance, .. }: &Parts) {
             continue;
         };
         let compliance = compliance.read().clone();
+        if !services.node.leases().does(Job::Tally) {
+            webhooks.forget_backlog();
+            ComplianceService::forget_backlog();
+            continue;
+        }
         if let Some(compliance) = compliance
             && let Err(error) = compliance.refresh_backlog().await
         {

@@ -108,6 +108,7 @@ impl System {
             crate::chain::metrics::register(setup.spec.chain, setup.client.endpoints_len());
         }
         crate::admission::describe();
+        crate::aggregate::metrics::describe();
         check::describe();
         reconcile::describe();
         let chains_of_node = setups.iter().map(|setup| setup.spec.chain).collect();

@@ -325,7 +325,7 @@ impl Engine {
             chain.apply(executed.block, executed.changes);
             settle_pool(&mut pool, &chain, &mined);
             for (tx, reason) in &executed.invalid {
-                tracing::debug!(tx_hash = %tx.hash, reason, "devchain dropped an invalid transaction");
+                tracing::debug!(tx.hash = %tx.hash, reason, "devchain dropped an invalid transaction");
                 pool.remove(&tx.hash);
             }
             *self.clock.lock() = clock;

@@ -125,7 +125,7 @@ impl Registry {
         let mut owners = self.0.lock();
         let of_owner = owners.entry(owner).or_default();
         if of_owner.len() >= max && !close_oldest(of_owner) {
-            metrics::connection_closed("all_answering");
+            metrics::connection_closed(metrics::ALL_ANSWERING);
             return None;
         }
         of_owner.push(Arc::clone(connection));
@@ -142,7 +142,7 @@ fn close_oldest(connections: &mut Vec<Arc<Connection>>) -> bool {
         // It may have begun to answer in the meantime.
         if connections[place].close_if(since) {
             connections.swap_remove(place);
-            metrics::connection_closed("oldest_incomplete");
+            metrics::connection_closed(metrics::OLDEST_INCOMPLETE);
             return true;
         }
     }

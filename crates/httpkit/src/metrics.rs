@@ -16,9 +16,13 @@ payferry_runtime::metrics! {
         "Time from the request head to the response head.";
     Counter CONNECTIONS_CLOSED = "payferry_http_connections_closed_total",
         "Connections closed because their address had too many, by reason: `oldest_incomplete` gave way to a new one, \
-         `all_answering` was new.";
-    Gauge STREAMS = "payferry_http_streams_open", "Open payment streams of payers' pages and PSPs.";
+         `all_answering` was new.", exported by "reason" in [OLDEST_INCOMPLETE, ALL_ANSWERING];
+    Gauge STREAMS = "payferry_http_streams_open", "Open payment streams of payers' pages and PSPs.", exported;
 }
+
+/// Reasons for which a connection is closed.
+pub(crate) const OLDEST_INCOMPLETE: &str = "oldest_incomplete";
+pub(crate) const ALL_ANSWERING: &str = "all_answering";
 
 /// Metric handles of one route and method, looked up once. Their number is bounded by the routes.
 struct Handles {

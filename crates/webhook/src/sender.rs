@@ -260,6 +260,11 @@ impl WebhookSender {
         Ok(())
     }
 
+    /// Sets these gauges to 0, because another node reports them.
+    pub fn forget_backlog(&self) {
+        metrics::show_backlog(queue::Backlog::default(), self.context.clock.real_now());
+    }
+
     /// Running endpoints with their views; the view is `None` if the endpoint is too busy to answer.
     pub async fn observe(&self) -> Vec<(PspId, Option<EndpointView>)> {
         let running: Vec<_> = self.context.running.iter().map(|entry| (*entry.key(), entry.value().clone())).collect();

@@ -21,6 +21,7 @@ pub mod nodes;
 pub mod pair;
 pub mod payers;
 pub mod process;
+pub mod prometheus;
 pub mod proxy;
 pub mod psp;
 pub mod receiver;
@@ -30,6 +31,8 @@ pub mod sumsub;
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
+
+pub use payferry_testkit::stub;
 
 /// Maximum time that a test waits for an expected state. Generous, because test machines are slow and noisy.
 pub const PATIENCE: Duration = Duration::from_mins(2);

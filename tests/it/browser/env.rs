@@ -190,7 +190,7 @@ impl ServiceFixture {
 }
 
 /// Folder of pictures: in the build folder, or `PAYFERRY_SCREENSHOTS` to refresh the pictures of the documentation.
-pub(super) fn pictures() -> PathBuf {
+pub(crate) fn pictures() -> PathBuf {
     let beside = || Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
     std::env::var_os("PAYFERRY_SCREENSHOTS").map_or_else(beside, PathBuf::from)
 }

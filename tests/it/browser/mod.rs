@@ -13,6 +13,7 @@ mod verify;
 use payferry_harness::browser::Browser;
 
 use env::ServiceFixture;
+pub(crate) use env::pictures as pictures_folder;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_token_shows_the_form_again() {

@@ -73,7 +73,7 @@ fn nodes_and_their_surroundings_fit_together() {
         assert!(balanced.contains(&format!("\n  server {name} {name}:8080\n")), "{name}");
         // Prometheus reads it, and the operator opens it.
         assert_eq!(services[name]["ports"][0]["target"], 8081, "{name}");
-        assert!(text("ops/prometheus.yml").contains(&format!("{name}:8081")), "{name}");
+        assert!(text("packaging/prometheus.yml").contains(&format!("{name}:8081")), "{name}");
     }
 }
 

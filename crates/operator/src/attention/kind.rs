@@ -304,3 +304,35 @@ impl AttentionKind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALERTS: &str = include_str!("../../../../ops/alerts.yml");
+    /// Kinds that a metric of their own reports, for which the runbook's rule is about that metric.
+    const MEASURED: [AttentionKind; 7] = [
+        AttentionKind::VaultDifference,
+        AttentionKind::Endpoint,
+        AttentionKind::Chain,
+        AttentionKind::Settler,
+        AttentionKind::CheckOverdue,
+        AttentionKind::Quarantined,
+        AttentionKind::TransferHeld,
+    ];
+
+    #[test]
+    fn every_kind_has_an_alert_with_its_runbook() {
+        let rules: Vec<&str> = ALERTS.split("- alert: ").skip(1).collect();
+        for kind in AttentionKind::ALL {
+            let runbook = format!("/ops/view/runbooks/{}\"", kind.runbook());
+            let of_kind: Vec<&&str> = rules.iter().filter(|rule| rule.contains(&runbook)).collect();
+            assert!(!of_kind.is_empty(), "{kind}: no rule has the runbook {runbook}");
+            let is_matched = of_kind.iter().any(|rule| {
+                let matchers = rule.split("payferry_attention{kind").skip(1).filter_map(|rest| rest.split('"').nth(1));
+                matchers.flat_map(|kinds| kinds.split('|')).any(|name| name == kind.as_str())
+            });
+            assert_eq!(is_matched, !MEASURED.contains(&kind), "{kind}: {of_kind:?}");
+        }
+    }
+}

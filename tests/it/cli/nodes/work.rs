@@ -26,6 +26,13 @@ async fn any_node_takes_any_request_whichever_node_does_the_work() {
     let ids = both_ready(&operator).await;
     // The first node claimed everything. The second one reads the chain and signs on it.
     hand_over(&operator, "chain:base", &ids["n2"]).await;
+    // Only the node that works on the chain reports it: alerts about the other one would never end.
+    let balance = r#"payferry_settler_gas_balance_gwei{chain="base"}"#;
+    let balances = async || join_all([&fixture.operator(&urls[0].1), &operator].map(|node| node.metric(balance))).await;
+    let reported = async || {
+        expect(format!("{:?}", balances().await), |found| found.starts_with("[NaN, ") && !found.contains(", 0.0"))
+    };
+    eventually("only the second node reports the gas balance", reported).await;
     for (psp, key) in [(&first, "at-the-owner"), (&second, "at-the-other-node")] {
         let payment = initiate(psp, key).await;
         fixture.pay(&payment).await;
