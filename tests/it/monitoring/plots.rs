@@ -25,7 +25,7 @@ const RATE_INTERVAL: &str = "10s";
 const POINTS: u64 = 200;
 const LOAD_SECS: u64 = 180;
 /// Largest picture, bytes.
-const PICTURE_MAX: u64 = 300_000;
+const PICTURE_MAX: u64 = 500_000;
 
 /// Payments of many kinds, and failing endpoints and webhooks.
 fn load(url: &str, key: &str) -> std::process::Command {
