@@ -50,7 +50,7 @@ payferry_runtime::metrics! {
     Gauge(Seconds) UPTIME = "payferry_uptime_seconds", "Time since the service started in this process.";
     Gauge UNSAFE_SETTING = "payferry_unsafe_setting", "Always 1 for each unsafe setting that `[unsafe] allow` names and \
         the configuration uses, by setting.";
-    Gauge(Bytes) MEMORY_LIMIT = "payferry_memory_limit_bytes", "Memory that this process may use: that of the machine, or the limit of \
+    Gauge(Bytes) MEMORY_LIMIT = "payferry_memory_limit_bytes", "Memory that this process may use, in bytes: that of the machine, or the limit of \
         its control group if that is lower.";
     Gauge BUILD = "payferry_build_info", "Always 1; the label is the running version.";
 }
