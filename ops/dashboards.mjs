@@ -172,8 +172,8 @@ const money = {
     stat("Failed operations", "Settlements, refunds, payouts and withdrawals that failed permanently, in a day.", {
       "": `sum(increase(payferry_settler_operations_failed_total{${CHAIN}}[1d]))`,
     }, { red: 1, decimals: 0, runbook: "settlement#settlement-failed" }),
-    stat("Gas money lasts", "At the cost of the last day, on the chain where it runs out first.", {
-      "": `min(max by (chain) (payferry_settler_gas_balance_gwei{${CHAIN}}) / sum by (chain) (increase(payferry_settler_gas_spent_gwei_total{${CHAIN}}[1d]))) * 86400`,
+    stat("Gas money lasts", "At the cost of the last day, on the chain where it runs out first; at most a year.", {
+      "": `clamp_max(min(max by (chain) (payferry_settler_gas_balance_gwei{${CHAIN}}) / sum by (chain) (increase(payferry_settler_gas_spent_gwei_total{${CHAIN}}[1d]))) * 86400, 31536000)`,
     }, { unit: "s", orange: 86400, green: 604800, runbook: "settlement#gas-money-runs-out" }),
 
     row("Payments"),

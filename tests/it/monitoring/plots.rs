@@ -22,10 +22,12 @@ const WIDTH: u32 = 1440;
 const SCRAPE_SECS: u64 = 2;
 const RATE_INTERVAL: &str = "10s";
 /// Points of a series.
-const POINTS: u64 = 200;
+const POINTS: u64 = 100;
 const LOAD_SECS: u64 = 180;
 /// Largest picture, bytes.
-const PICTURE_MAX: u64 = 500_000;
+const PICTURE_MAX: u64 = 300_000;
+/// Settled payments from which on the pictures show a load: about half of what the load settles.
+const SETTLED_MIN: f64 = 200.0;
 
 /// Payments of many kinds, and failing endpoints and webhooks.
 fn load(url: &str, key: &str) -> std::process::Command {
@@ -104,6 +106,9 @@ async fn every_query_of_the_dashboards_has_data_and_is_drawn() {
     let report = loading.await.unwrap();
     println!("{}", String::from_utf8_lossy(&report.stderr));
     let range = Range { start, end: now() };
+    let settled = range.of(&prometheus, r#"sum(payferry_payments{status="settled"})"#, true).await;
+    let count: f64 = settled[0]["value"][1].as_str().unwrap().parse().unwrap();
+    assert!(count >= SETTLED_MIN, "the load settled {count} payments");
 
     let browser = Browser::start().await;
     browser.resize(WIDTH, 900, 1).await;
@@ -117,16 +122,25 @@ async fn every_query_of_the_dashboards_has_data_and_is_drawn() {
     drop(nodes);
 }
 
-/// A quarantine and a review while the load runs, and a node that is killed.
+/// Restarts, a quarantine, a review, a reorganisation, and a killed node, while the load runs.
 async fn provoke(nodes: &Nodes, mut psp: Psp) {
-    let until_secs = async |secs| tokio::time::sleep(Duration::from_secs(secs)).await;
+    let pause = async |secs| tokio::time::sleep(Duration::from_secs(secs)).await;
     psp.merchant_id = psp.merchant("m-1").await;
-    until_secs(LOAD_SECS / 3).await;
-    let quarantined = psp.payment("25", Token::Usdc, Chain::Base).await;
-    psp.ok(Method::POST, &format!("/sandbox/payments/{quarantined}/panic"), json!({"times": 10})).await;
+    let panic = async |chain, times: u32| {
+        let id = psp.payment("25", Token::Usdc, chain).await;
+        psp.ok(Method::POST, &format!("/sandbox/payments/{id}/panic"), json!({"times": times})).await;
+    };
+    pause(LOAD_SECS / 6).await;
+    for chain in Chain::ALL {
+        panic(chain, 1).await;
+    }
+    pause(LOAD_SECS / 6).await;
+    panic(Chain::Base, 10).await;
     let reviewed = psp.payment("25", Token::Usdc, Chain::Polygon).await;
     psp.ok(Method::POST, &format!("/sandbox/payments/{reviewed}/pay"), json!({"from": "review"})).await;
-    until_secs(LOAD_SECS / 4).await;
+    pause(LOAD_SECS / 12).await;
+    psp.ok(Method::POST, "/sandbox/chains/polygon/reorg", json!({"depth": 3})).await;
+    pause(LOAD_SECS / 6).await;
     let pid = nodes.node(NODES - 1)["pid"].to_string();
     assert!(std::process::Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
 }

@@ -152,7 +152,7 @@ async fn dead_and_lagging_endpoints_are_listed_until_they_recover() {
     let service = ServiceFixture::over(TestApp::start_with(config).await).await;
     let endpoint = &service.app.endpoints[0];
     let is_raised = async || !service.app.state.system.endpoint_problems().is_empty();
-    let faults = [(What::Closed, "base endpoint 0"), (What::Head(ReportedHead::Behind(40)), "40 blocks behind")];
+    let faults = [(What::Closed, "base endpoint 0"), (What::Head(ReportedHead::Behind(40)), "blocks behind")];
     for (what, shown) in faults {
         endpoint.show([Fault::of(what)]);
         let entry = alarm(&service, "endpoint", is_raised).await;

@@ -100,8 +100,11 @@ async fn restarted_service_starts_only_payments_with_work() {
     env.pay(&payments[11], "4").await;
     env.until_payment(payments[11].id(), "in review", |payment| payment.labels.contains(Label::InReview)).await;
     env.restart(true).await;
-    let view = env.system().observe();
-    assert_eq!((view.payments_live, view.payments_waiting, view.payments_spawned), (12, 11, 1));
+    let has_started = async || {
+        let view = env.system().observe();
+        (view.payments_live, view.payments_waiting, view.payments_spawned) == (12, 11, 1)
+    };
+    env.until("only the payment in review has started", has_started).await;
     let lines = (0..16).flat_map(|shard| env.system().payments_of_shard(shard, None, 100));
     let lines: Vec<(PaymentId, bool)> = lines.map(|line| (line.id, line.since.is_some())).collect();
     assert_eq!(lines.iter().filter(|(_, runs)| *runs).count(), 1);
