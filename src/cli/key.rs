@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
-use payferry_accounts::tenants::{self, EXPIRES_DAYS_MAX, KeyOrder, Name, NewKey, Slice};
+use payferry_accounts::tenants::{self, EXPIRES_DAYS_MAX, KeyMaker, KeyOrder, Name, NewKey, Slice};
 use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
 use payferry_entities::Database;
+use payferry_journal::audit::Actor;
 
 use super::database::DatabaseArgs;
 use super::{now, one_of};
@@ -86,12 +87,14 @@ pub(super) async fn run(command: Command, config: Config) -> anyhow::Result<Exit
             let (sealer, mode) = (database.sealer(&config)?, database.mode(&config));
             let database = database.open(&config).await?;
             let new = NewKey { name, scopes: scope, expires_days: expires.0 };
-            let (_, key) = tenants::create_key(&database, &sealer, mode, psp, new, now()).await?;
+            let maker = KeyMaker { sealer: &sealer, mode, by: &Actor::Operator, now: now() };
+            let (_, key) = tenants::create_key(&database, &maker, psp, new).await?;
             println!("{}", key.expose());
         }
         Command::List { psp, database } => list(&database.open(&config).await?, psp).await?,
         Command::Revoke { key_id, database } => {
-            let key = tenants::revoke_key(&database.open(&config).await?, None, key_id, now()).await?;
+            let database = database.open(&config).await?;
+            let key = tenants::revoke_key(&database, None, key_id, &Actor::Operator, now()).await?;
             println!("{} is revoked; a running service refuses it within a second", key.id);
         }
     }

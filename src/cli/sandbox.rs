@@ -128,6 +128,7 @@ fn introduce(ready: &SandboxReady, folder: &str, ephemeral: bool) {
     let SandboxReady { api_url, operator_url, operator_token, psp_id, api_key, rpc, nodes, .. } = ready;
     println!("Payferry's sandbox is ready.\n");
     println!("  API        {api_url}   (reference: {api_url}/docs)");
+    println!("  Dashboard  {api_url}/dashboard   (sign in with the API key)");
     println!("  Operator   {operator_url}/ops   (token: {operator_token})");
     println!("  PSP        {psp_id}");
     println!("  API key    {api_key}");

@@ -44,7 +44,7 @@ pub(super) struct KeyRing {
     clock: Clock,
     mode: KeyMode,
     known: Cache<KeyId, Option<Arc<KnownKey>>>,
-    /// Keys that exist. They are looked up even if their address has tried too many unknown keys.
+    /// Keys that exist. They are looked up even if their address has failed too often.
     seen: Cache<KeyId, ()>,
     /// Keys that were revoked on this node.
     revoked: RevokedKeys,
@@ -65,20 +65,23 @@ impl KeyRing {
 
     async fn find(&self, presented: &str, limiters: &Limiters, parts: &Parts) -> Result<Arc<KnownKey>, ApiError> {
         let refuse = |problem| Err(ApiError::Unauthorized(problem));
-        let Ok(key) = presented.parse::<ApiKey>() else { return refuse(KeyProblem::Malformed) };
+        // A failed attempt counts for its address, so that a client cannot try keys without a limit.
+        let fail = |problem| {
+            limiters.stranger(parts)?;
+            limiters.failed_key(parts);
+            refuse(problem)
+        };
+        let Ok(key) = presented.parse::<ApiKey>() else { return fail(KeyProblem::Malformed) };
         if !presented.starts_with(self.mode.prefix()) {
-            return refuse(KeyProblem::WrongEnvironment);
+            return fail(KeyProblem::WrongEnvironment);
         }
         if !self.seen.contains_key(&key.id()) {
             limiters.stranger(parts)?;
         }
         let known = self.known.try_get_with(key.id(), Box::pin(self.read(key.id())));
         let known = known.await.map_err(|error: Arc<DbErr>| ApiError::from((*error).clone()))?;
-        if known.is_none() {
-            limiters.unknown_key(parts);
-        }
         let Some(known) = known.filter(|known| key.matches(&self.sealer, &known.secret_hash)) else {
-            return refuse(KeyProblem::Unknown);
+            return fail(KeyProblem::Unknown);
         };
         // The cache may still hold the key as it was before.
         if self.revoked.contains(key.id()) {

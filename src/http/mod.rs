@@ -9,6 +9,7 @@ pub mod compliance;
 pub mod consent;
 pub mod customers;
 pub mod documents;
+pub mod keys;
 pub(crate) mod live;
 pub mod merchants;
 pub mod money;

@@ -38,6 +38,7 @@ use super::webhooks::catalogue::{self, Event};
         (name = "Money", description = "Payouts, withdrawals, transfers, balances and the ledger."),
         (name = "Payments", description = "Payments: an amount, a wallet created for it, and the received transfers."),
         (name = "Webhooks", description = "Webhook configuration, deliveries, and the feed of all events."),
+        (name = "API keys", description = "The account's API keys."),
         (name = "Settings", description = "The account's payment policies."),
     ),
 )]

@@ -3,6 +3,7 @@
 use axum::body::Bytes;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
+use payferry_dashboard::DashboardConfig;
 use payferry_httpkit::edge::Edge;
 use payferry_httpkit::error::Listener;
 use payferry_httpkit::openapi::{query_names, to_json};
@@ -10,9 +11,9 @@ use payferry_httpkit::{ApiError, PREFIX, metrics};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::state::AppState;
+use super::state::{AppState, Environment};
 use super::{
-    compliance, consent, customers, documents, merchants, money, openapi, pages, payments, readiness, settings,
+    compliance, consent, customers, documents, keys, merchants, money, openapi, pages, payments, readiness, settings,
     webhooks,
 };
 
@@ -67,6 +68,11 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .routes(routes!(webhooks::deliveries::undelivered))
         .routes(routes!(webhooks::events::events))
         .routes(routes!(webhooks::events::event))
+        .routes(routes!(keys::change::create, keys::read::list))
+        .routes(routes!(keys::read::current))
+        .routes(routes!(keys::read::get))
+        .routes(routes!(keys::change::rotate))
+        .routes(routes!(keys::change::revoke))
         .routes(routes!(settings::show, settings::change))
         .split_for_parts();
     let document = openapi::complete(bare_document.merge_from(prefixed_document), app.config.public_url.as_str());
@@ -74,10 +80,10 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
     let json = Bytes::from(to_json(&document));
     let limits = &app.config.limits;
     let edge = Edge::new(Listener::Public, app.door.clone(), limits.request_timeout, limits.edge);
-    let router = Router::new()
-        .nest(PREFIX, bare.clone())
-        .merge(bare)
-        .merge(prefixed)
+    let api = Router::new().nest(PREFIX, bare.clone()).merge(bare).merge(prefixed);
+    let dashboard = dashboard(&app, api.clone().layer(Extension(query_names.clone())));
+    let router = api
+        .merge(dashboard)
         .route("/openapi.json", get(openapi::serve).with_state(json))
         .merge(pages::reference::routes())
         .route("/pay/{token}", get(pages::pay::serve))
@@ -90,4 +96,17 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .layer(Extension(query_names));
     // Outside the edge: the checks of load balancers count against no limit, and are in no log and no metric.
     edge.surround(router).route("/readyz", get(readiness::serve)).with_state(app)
+}
+
+/// The dashboard, as a client of these routes.
+fn dashboard(app: &AppState, api: Router<AppState>) -> Router<AppState> {
+    let chain_ids = app.system.chains().running().map(|spec| (spec.chain, spec.chain_id)).collect();
+    payferry_dashboard::router(DashboardConfig {
+        api: api.with_state(app.clone()),
+        sealer: app.sealer().clone(),
+        clock: app.clock().clone(),
+        public_url: app.config.public_url.clone(),
+        is_production: app.config.environment == Environment::Production,
+        chain_ids,
+    })
 }

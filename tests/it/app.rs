@@ -422,6 +422,15 @@ pub fn unknown_key() -> String {
     ApiKey::generate(KeyMode::Test).expose().to_owned()
 }
 
+/// Returns a key with the id of this one, a wrong secret and a valid checksum.
+pub fn forged(key: &str) -> String {
+    let body = &key[..key.len() - 8];
+    let (head, secret) = body.split_at(body.len() - 64);
+    let flipped: String = secret.chars().map(|c| if c == '0' { '1' } else { '0' }).collect();
+    let forged = format!("{head}{flipped}");
+    format!("{forged}{:08x}", crc32fast::hash(forged.as_bytes()))
+}
+
 /// A KYT provider with one configurable answer to everything; without one it fails.
 #[derive(Clone)]
 pub struct FixedScreener(Arc<Mutex<Option<Decision>>>);

@@ -107,8 +107,12 @@ impl Call {
         self.header(AUTHORIZATION.as_str(), &format!("Bearer {key}"))
     }
 
-    pub fn without_key(mut self) -> Self {
-        self.parts.headers.remove(AUTHORIZATION);
+    pub fn without_key(self) -> Self {
+        self.without(AUTHORIZATION.as_str())
+    }
+
+    pub fn without(mut self, name: &str) -> Self {
+        self.parts.headers.remove(name);
         self
     }
 

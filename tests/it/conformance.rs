@@ -22,9 +22,10 @@ const DOCUMENT: &str = "urn:payferry:openapi";
 /// Prefix under which paths are available beside their own.
 const PREFIX: &str = "/api/v1";
 /// Beginnings of paths that the document does not describe: pages, the document, callbacks, the sandbox, and tests.
-const UNDESCRIBED: [&str; 11] = [
+const UNDESCRIBED: [&str; 12] = [
     "/compliance/callbacks/",
     "/consent",
+    "/dashboard",
     "/docs",
     "/openapi.json",
     "/pay/",

@@ -12,6 +12,7 @@ mod cli;
 mod clients;
 mod compat;
 mod conformance;
+mod dashboard;
 mod edge;
 mod faults;
 mod guides;

@@ -9,11 +9,12 @@ use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use payferry_runtime::request::{self, RequestSource};
 use tokio::sync::Semaphore;
+use tower::ServiceExt;
 use tower::util::MapRequestLayer;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::request_id::{MakeRequestId, RequestId, SetRequestIdLayer};
@@ -120,6 +121,26 @@ impl Edge {
                 return failure.into_response();
             }
         }
+    }
+}
+
+/// Sends a request to routes that no edge surrounds, as a part of the request with the extensions `outer`, which an edge
+/// answers. It comes from the same client and counts as that request. The failure of a route is an error, not a response.
+pub async fn send_below(routes: Router, mut request: Request, outer: &Extensions) -> Result<Response, ApiError> {
+    let idempotency = IdempotencySlot::default();
+    let extensions = request.extensions_mut();
+    extensions.insert(idempotency.clone());
+    hand_on::<ClientAddress>(outer, extensions);
+    hand_on::<AllowanceSlot>(outer, extensions);
+    hand_on::<RequestProgress>(outer, extensions);
+    let response = routes.oneshot(request).await.unwrap_or_else(|never| match never {});
+    let mut response = idempotency.first_answer_or(response).await;
+    response.extensions_mut().remove::<ApiError>().map_or(Ok(response), Err)
+}
+
+fn hand_on<T: Clone + Send + Sync + 'static>(from: &Extensions, to: &mut Extensions) {
+    if let Some(value) = from.get::<T>() {
+        to.insert(value.clone());
     }
 }
 
@@ -263,7 +284,6 @@ mod tests {
     use axum::body::to_bytes;
     use axum::http::header::CONNECTION;
     use axum::routing::{get, post};
-    use tower::ServiceExt;
 
     use super::*;
     use crate::caller::read_body;

@@ -361,8 +361,8 @@ impl ApiError {
         }
     }
 
-    /// Field errors for the document.
-    fn errors(&self) -> Vec<FieldError> {
+    /// The invalid fields.
+    pub fn errors(&self) -> Vec<FieldError> {
         match self {
             Self::BadParameters(errors)
             | Self::Validation(errors)

@@ -5,6 +5,7 @@
 
 pub mod address;
 mod arriving;
+pub mod browser;
 pub mod caller;
 pub mod connections;
 pub mod edge;

@@ -40,16 +40,16 @@ pub const CALLBACKS_PER_MINUTE: u32 = 600;
 pub const WAITS_PER_PSP: usize = 8;
 /// Concurrent requests of all callers together; further requests are refused with 503.
 pub const REQUESTS_AT_ONCE: usize = 1_024;
-/// Requests with unknown keys from one address, per minute. Above that, keys from this address that were never seen
-/// before are refused without a lookup.
-pub const UNKNOWN_KEYS_PER_MINUTE: u32 = 60;
+/// Requests with malformed keys, unknown keys or wrong secrets from one address, per minute. Above that, further ones get
+/// 429, and keys from this address that were never seen before are refused without a lookup.
+pub const FAILED_KEYS_PER_MINUTE: u32 = 60;
 /// Time limit of a request after its body has arrived.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time between two removals of idle keys and addresses.
 const FORGET_EVERY_SECS: i64 = 60;
-/// Maximum number of addresses with counted unknown keys.
+/// Maximum number of addresses with counted failures.
 const STRANGERS_MAX: u64 = 10_000;
-/// Window in which unknown keys of an address are counted.
+/// Window in which failures of an address are counted.
 const STRANGERS_WINDOW: Duration = Duration::from_mins(1);
 /// Prefix length of an IPv6 address that identifies one household.
 const IPV6_HOUSEHOLD_BITS: u32 = 64;
@@ -65,8 +65,8 @@ pub struct Limits {
     pub callbacks_per_minute: Option<NonZeroU32>,
     /// Concurrent requests.
     pub requests_at_once: usize,
-    /// Unknown keys per minute and address.
-    pub unknown_keys_per_minute: u32,
+    /// Failed keys per minute and address.
+    pub failed_keys_per_minute: u32,
     /// Connections and request bodies.
     pub edge: EdgeLimits,
     /// Proxies that forward the client's address.
@@ -118,7 +118,7 @@ impl Limits {
             pages_per_minute,
             callbacks_per_minute,
             requests_at_once: REQUESTS_AT_ONCE,
-            unknown_keys_per_minute: UNKNOWN_KEYS_PER_MINUTE,
+            failed_keys_per_minute: FAILED_KEYS_PER_MINUTE,
             edge: EdgeLimits::production(),
             trusted_proxies: TrustedProxies::Networks(Vec::new()),
             request_timeout: REQUEST_TIMEOUT,
@@ -179,9 +179,9 @@ pub struct Limiters {
     keys: Option<KeyRateLimiter>,
     pages: Option<DefaultKeyedRateLimiter<IpAddr>>,
     callbacks: Option<DefaultKeyedRateLimiter<IpAddr>>,
-    /// Unknown keys by address; an entry lives for [`STRANGERS_WINDOW`].
+    /// Failed keys by address; an entry lives for [`STRANGERS_WINDOW`].
     strangers: Cache<IpAddr, Arc<AtomicU32>>,
-    unknown_keys_per_minute: u32,
+    failed_keys_per_minute: u32,
     nodes_ready: NodesReady,
     forgotten_at_secs: AtomicI64,
 }
@@ -199,7 +199,7 @@ impl Limiters {
             pages: limits.pages_per_minute.map(per_minute),
             callbacks: limits.callbacks_per_minute.map(per_minute),
             strangers: Cache::builder().max_capacity(STRANGERS_MAX).time_to_live(STRANGERS_WINDOW).build(),
-            unknown_keys_per_minute: limits.unknown_keys_per_minute,
+            failed_keys_per_minute: limits.failed_keys_per_minute,
             nodes_ready: limits.nodes_ready.clone(),
             forgotten_at_secs: AtomicI64::new(0),
         }
@@ -233,17 +233,17 @@ impl Limiters {
         self.check(self.callbacks.as_ref(), &network_prefix(ClientAddress::of(parts)))
     }
 
-    /// Refuses a key that was never seen if its address has tried too many unknown keys.
+    /// Refuses a key that failed or was never seen, if its address has failed too often.
     pub fn stranger(&self, parts: &Parts) -> Result<(), ApiError> {
         let tried = self.strangers.get(&network_prefix(ClientAddress::of(parts)));
-        if tried.is_some_and(|tried| tried.load(Ordering::Relaxed) >= self.unknown_keys_per_minute) {
+        if tried.is_some_and(|tried| tried.load(Ordering::Relaxed) >= self.failed_keys_per_minute) {
             return Err(ApiError::RateLimited(STRANGERS_WINDOW.as_secs()));
         }
         Ok(())
     }
 
-    /// Counts a key that does not exist.
-    pub fn unknown_key(&self, parts: &Parts) {
+    /// Counts a key that failed.
+    pub fn failed_key(&self, parts: &Parts) {
         let tried = self.strangers.get_with(network_prefix(ClientAddress::of(parts)), Arc::default);
         tried.fetch_add(1, Ordering::Relaxed);
     }

@@ -12,18 +12,17 @@ use axum::Extension;
 use axum::Form;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{FromRequestParts, Request, State};
-use axum::http::header::{
-    ACCEPT, AUTHORIZATION, COOKIE, HOST, LOCATION, ORIGIN, RETRY_AFTER, SET_COOKIE, WWW_AUTHENTICATE,
-};
+use axum::http::header::{ACCEPT, AUTHORIZATION, ORIGIN, RETRY_AFTER, SET_COOKIE, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
 use axum::http::uri::PathAndQuery;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use maud::html;
 use moka::sync::Cache;
 use payferry_accounts::operators::{self, ADMIN, OperatorCredential, OperatorRole, SESSION_SECS};
 use payferry_domain::Timestamp;
+use payferry_httpkit::browser::{SessionCookie, changes, is_behind_tls, is_same_origin, leads_into, redirect_with};
 use payferry_httpkit::error::TokenProblem;
 use payferry_httpkit::extract::read::TEXT_CHARS_MAX;
 use payferry_httpkit::{ApiError, ClientAddress, FieldError};
@@ -47,7 +46,7 @@ const OUTAGE_ACCESS: Duration = Duration::from_hours(1);
 /// Credentials whose last check is remembered.
 const CHECKED_MAX: u64 = 1_000;
 /// Cookie of the session.
-pub(crate) const COOKIE_NAME: &str = "payferry_operator";
+pub(crate) const COOKIE: SessionCookie = SessionCookie { name: "payferry_operator", path: HOME };
 /// Header with the reason for a change; the audit entries of the change contain it.
 const REASON: &str = "x-reason";
 /// Target of a login without another target.
@@ -99,7 +98,7 @@ impl OperatorShared {
             }
             return self.holder(token.trim(), from).await;
         }
-        let session = session_of(headers).ok_or(TokenProblem::Missing)?;
+        let session = COOKIE.of(headers).ok_or(TokenProblem::Missing)?;
         if !OperatorCredential::Session.is_genuine(session, self.system.sealer()) {
             return Err(self.failed(from).await);
         }
@@ -236,44 +235,10 @@ pub(super) async fn require(
     ApiError::MissingRole(needed.as_str()).into_response()
 }
 
-/// Cookie that removes the session from the browser.
-fn no_session() -> HeaderValue {
-    cookie("", 0, false)
-}
-
 /// Returns true if the client prefers HTML.
 fn wants_html(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.flat_map(|value| value.split(',')).any(|kind| kind.trim().starts_with("text/html"))
-}
-
-/// Returns true if a page of this site sent the request. Only such a request may change anything with a session,
-/// because a browser also adds the cookie to requests that other sites cause.
-fn is_same_origin(headers: &HeaderMap) -> bool {
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let origin = text(ORIGIN).and_then(|origin| origin.split_once("://"));
-    matches!((origin, text(HOST)), (Some((_, site)), Some(host)) if site.eq_ignore_ascii_case(host))
-}
-
-/// Returns true if the browser uses TLS for this site, according to its `Origin`.
-fn is_behind_tls(headers: &HeaderMap) -> bool {
-    headers.get(ORIGIN).is_some_and(|origin| origin.as_bytes().starts_with(b"https://"))
-}
-
-fn changes(method: &Method) -> bool {
-    !matches!(*method, Method::GET | Method::HEAD)
-}
-
-fn session_of(headers: &HeaderMap) -> Option<&str> {
-    let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| *name == COOKIE_NAME).map(|(_, session)| session)
-}
-
-fn cookie(session: &str, age_secs: i64, secure: bool) -> HeaderValue {
-    let secure = if secure { "; Secure" } else { "" };
-    let text = format!("{COOKIE_NAME}={session}; Path=/ops; Max-Age={age_secs}; HttpOnly; SameSite=Strict{secure}");
-    HeaderValue::from_str(&text).expect("letters, digits and underscores are valid in a header")
 }
 
 /// Address of the client.
@@ -312,13 +277,13 @@ pub(super) async fn enter(
         return Err(ApiError::ForeignOrigin);
     }
     let Form(Login { token, next }) = form.map_err(|rejection| unreadable(&rejection))?;
-    let next = next.as_deref().filter(|path| is_own(path)).unwrap_or(HOME);
+    let next = next.as_deref().filter(|path| leads_into(HOME, path)).unwrap_or(HOME);
     match operator.holder(token.trim(), from).await {
         Ok(Identity { name, token_hash, .. }) => {
             let (database, sealer) = (operator.system.database(), operator.system.sealer());
             let now = operator.system.clock().real_now();
             let session = operators::open_session(database, sealer, &name, token_hash, now).await?;
-            Ok(go(next, cookie(&session, SESSION_SECS, is_behind_tls(&headers))))
+            Ok(redirect_with(next, COOKIE.set(&session, SESSION_SECS, is_behind_tls(&headers))))
         }
         Err(ApiError::NotOperator(problem)) if wants_html(&headers) => Ok(refused(problem, Some(next))),
         Err(error) => Err(error),
@@ -334,18 +299,19 @@ pub(super) async fn leave(
         operators::end_session(operator.system.database(), hash, &name, operator.system.clock().real_now()).await?;
         operator.admission.checked.invalidate(&proof);
     }
-    Ok(go("/ops/login", no_session()))
+    Ok(redirect_with("/ops/login", COOKIE.remove()))
 }
 
 /// Login form in place of the requested page. `back`: where to go after the login.
 fn refused(problem: TokenProblem, back: Option<&str>) -> Response {
-    let mut response = ask(StatusCode::UNAUTHORIZED, Some(problem), back.filter(|path| is_own(path)).unwrap_or(HOME));
+    let mut response =
+        ask(StatusCode::UNAUTHORIZED, Some(problem), back.filter(|path| leads_into(HOME, path)).unwrap_or(HOME));
     let headers = response.headers_mut();
     headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"payferry operator\""));
     match problem {
         // If the browser kept sending the cookie, it would use up the attempts of its address.
         TokenProblem::Wrong | TokenProblem::SessionOver => {
-            headers.insert(SET_COOKIE, no_session());
+            headers.insert(SET_COOKIE, COOKIE.remove());
         }
         TokenProblem::TooManyAttempts(secs) => {
             headers.insert(RETRY_AFTER, HeaderValue::from(secs));
@@ -374,57 +340,10 @@ fn ask(status: StatusCode, problem: Option<TokenProblem>, next: &str) -> Respons
     page::outside(status, "Log in", body)
 }
 
-/// Returns true if a path leads to an operator page of this site.
-fn is_own(path: &str) -> bool {
-    let rest = path.strip_prefix(HOME);
-    let plain = path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-    plain && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
-}
-
-fn go(to: &str, cookie: HeaderValue) -> Response {
-    let mut response = StatusCode::SEE_OTHER.into_response();
-    response.headers_mut().extend(HeaderValue::from_str(to).map(|to| (LOCATION, to)));
-    response.headers_mut().insert(SET_COOKIE, cookie);
-    response
-}
-
 fn unreadable(rejection: &FormRejection) -> ApiError {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
         return ApiError::TooLarge(BODY_BYTES_MAX);
     }
     let message = "is required, in a form".to_owned();
     ApiError::Validation(vec![FieldError { field: "token".to_owned(), code: "required".into(), message }])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
-    }
-
-    #[test]
-    fn accepts_only_the_origin_of_this_site() {
-        for (pairs, same) in [
-            (vec![("host", "ops.example:8081"), ("origin", "http://ops.example:8081")], true),
-            (vec![("host", "ops.example"), ("origin", "https://OPS.example")], true),
-            (vec![("host", "ops.example"), ("origin", "https://ops.example.evil")], false),
-            (vec![("host", "ops.example"), ("origin", "null")], false),
-            (vec![("host", "ops.example")], false),
-            (vec![("origin", "http://ops.example")], false),
-        ] {
-            assert_eq!(is_same_origin(&headers(&pairs)), same, "{pairs:?}");
-        }
-    }
-
-    #[test]
-    fn a_login_redirects_only_to_operator_pages() {
-        for good in ["/ops", "/ops/actors/pay_1", "/ops?tab=chains"] {
-            assert!(is_own(good), "{good}");
-        }
-        for bad in ["", "/", "//evil.example", "/opsx", "https://evil.example/ops", "/ops\r\nx: y", "/ops\\evil"] {
-            assert!(!is_own(bad), "{bad}");
-        }
-    }
 }

@@ -18,6 +18,9 @@ pub fn tenant_failure(error: TenantError) -> ApiError {
     match error {
         TenantError::NoPsp(_) => ApiError::NotFound("psp"),
         TenantError::NoKey(_) => ApiError::NotFound("key"),
+        TenantError::KeyNotActive(_) => {
+            ApiError::conflict("key_not_active", "The key was revoked or has expired; create another one.")
+        }
         TenantError::Unreadable(..) => ApiError::internal(error),
         TenantError::Database(error) => error.into(),
     }
@@ -34,7 +37,7 @@ pub(super) fn payment_id_of(text: &str) -> Result<PaymentId, ApiError> {
 }
 
 /// The name of a PSP or a key.
-pub(crate) const NAME: Rule<Name> = Rule {
+pub const NAME: Rule<Name> = Rule {
     read: |value| {
         read::string(value)?.parse().map_err(|error: NameError| {
             let code = match error {

@@ -38,18 +38,14 @@ mod webhooks;
 
 use std::sync::Arc;
 
-use axum::extract::{DefaultBodyLimit, FromRequestParts, Request};
-use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
-};
+use axum::extract::{DefaultBodyLimit, FromRequestParts};
 use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue};
-use axum::middleware::{self, Next};
-use axum::response::Response;
+use axum::middleware;
 use axum::{Extension, Router};
 use payferry_accounts::documents::DocumentStore;
 use payferry_accounts::keys::{KeyMode, RevokedKeys};
 use payferry_actors::System;
+use payferry_httpkit::browser::harden;
 use payferry_httpkit::edge::Edge;
 use payferry_httpkit::error::Listener;
 use payferry_httpkit::openapi::query_names;
@@ -69,7 +65,7 @@ pub use attempts::{
 };
 pub use events::EVENT_LISTENERS_MAX;
 pub use health::readiness;
-pub use input::tenant_failure;
+pub use input::{NAME, tenant_failure};
 pub use openapi::document;
 pub use overview::UnsafeSetting;
 pub use routes::{Access, Route, RouteQuery, table};
@@ -186,28 +182,6 @@ pub fn router(operator: Operator) -> Router {
         .layer(Extension(query_names(&openapi::document())))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
     edge.surround(router).layer(middleware::from_fn(harden)).with_state(operator)
-}
-
-/// Content security policy of responses that are not pages.
-const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-/// Adds the headers that a response does not have yet.
-async fn harden(request: Request, next: Next) -> Response {
-    let mut response = next.run(request).await;
-    let headers = response.headers_mut();
-    for (name, value) in [
-        (CONTENT_SECURITY_POLICY, POLICY),
-        (X_FRAME_OPTIONS, "DENY"),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (CACHE_CONTROL, "no-store"),
-        // With `no-referrer`, browsers would send `Origin: null` with the forms of this site.
-        (REFERRER_POLICY, "same-origin"),
-        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-        (HeaderName::from_static("x-robots-tag"), "noindex, nofollow"),
-    ] {
-        headers.entry(name).or_insert(HeaderValue::from_static(value));
-    }
-    response
 }
 
 #[cfg(test)]

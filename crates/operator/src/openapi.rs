@@ -45,7 +45,7 @@ pub fn document() -> Document {
     let components = document.components.get_or_insert_with(Components::new);
     let token = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     components.add_security_scheme("operator_token", SecurityScheme::Http(token));
-    let session = ApiKey::Cookie(ApiKeyValue::new(admit::COOKIE_NAME));
+    let session = ApiKey::Cookie(ApiKeyValue::new(admit::COOKIE.name));
     components.add_security_scheme("session", SecurityScheme::ApiKey(session));
     for route in table() {
         let Some((item, schemas)) = route.described else { continue };

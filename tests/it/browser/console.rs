@@ -3,7 +3,9 @@
 use super::env::ServiceFixture;
 use crate::prelude::*;
 
-const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/.tools/clients/axe/node_modules/axe-core/axe.min.js");
+/// Source of axe-core.
+pub(super) const AXE: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/.tools/clients/axe/node_modules/axe-core/axe.min.js");
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_search_move_and_help() {

@@ -1,8 +1,9 @@
-//! The operator's pages in a real browser: display, clicks and refusals.
+//! The pages of operators, PSPs and payers in a real browser: display, clicks and refusals.
 
 mod admin;
 mod console;
 mod customers;
+mod dashboard;
 mod env;
 mod live;
 mod pay;

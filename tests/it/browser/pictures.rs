@@ -48,6 +48,31 @@ async fn takes_pictures_of_every_page_at_both_widths() {
     service.end().await;
 }
 
+/// The dashboard's pages that the documentation shows.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long"]
+async fn takes_pictures_of_the_dashboard_at_both_widths() {
+    let service = ServiceFixture::start().await;
+    let (settled, _) = busy(&service).await;
+    service.sign_in().await;
+    let payment = format!("/dashboard/payments/{settled}");
+    for (name, path) in [
+        ("dashboard", "/dashboard"),
+        ("dashboard-payments", "/dashboard/payments"),
+        ("dashboard-payment", &payment),
+        ("dashboard-webhooks", "/dashboard/webhooks"),
+        ("dashboard-balances", "/dashboard/balances"),
+        ("dashboard-keys", "/dashboard/keys"),
+        ("dashboard-settings", "/dashboard/settings"),
+    ] {
+        service.visit(path).await;
+        service
+            .pictured(name, matches!(name, "dashboard" | "dashboard-payments" | "dashboard-payment" | "dashboard-keys"))
+            .await;
+    }
+    service.end().await;
+}
+
 /// Creates payments of every kind; returns one that was settled across a restart, and one that is quarantined.
 async fn busy(service: &ServiceFixture) -> (String, String) {
     let mut ids = Vec::new();

@@ -10,6 +10,7 @@ use payferry_harness::database::TestDatabase;
 use payferry_httpkit::Limits;
 use tokio::sync::Notify;
 
+use crate::app::forged;
 use crate::prelude::*;
 
 #[tokio::test]
@@ -41,7 +42,7 @@ async fn requests_beyond_the_limit_get_503_and_admitted_ones_succeed() {
 
 #[tokio::test]
 async fn unknown_keys_are_rate_limited_and_keys_in_use_are_not() {
-    let limits = Some(Limits { unknown_keys_per_minute: 3, ..Limits::sandbox() });
+    let limits = Some(Limits { failed_keys_per_minute: 3, ..Limits::sandbox() });
     let app = TestApp::start_with(TestConfig { limits, ..TestConfig::default() }).await;
     assert_eq!(app.get("/merchants").await.status, 200);
     for _ in 0..3 {
@@ -54,6 +55,17 @@ async fn unknown_keys_are_rate_limited_and_keys_in_use_are_not() {
     app.get_as(&fresh, "/merchants").await.assert_problem(429, "rate_limited");
     // Unknown keys from the same address do not lock out keys in use.
     app.get("/merchants").await.ok(200);
+    // A wrong secret of a key in use and a malformed key count too, each for its address.
+    let forged = forged(&app.key);
+    let elsewhere = |key: &str| app.request(Method::GET, "/merchants").key(key).client_address([192, 0, 2, 7]);
+    for (key, code) in [(forged.as_str(), "api_key_unknown"), ("x", "api_key_malformed"), (&forged, "api_key_unknown")]
+    {
+        elsewhere(key).send().await.assert_problem(401, code);
+    }
+    for key in [forged.as_str(), "x", &unknown_key()] {
+        elsewhere(key).send().await.assert_problem(429, "rate_limited");
+    }
+    elsewhere(&app.key).send().await.ok(200);
 }
 
 /// Number of concurrent clients.

@@ -12,6 +12,7 @@ mod everywhere;
 mod feed;
 mod filters;
 mod idempotency;
+mod keys;
 mod ledger;
 mod live;
 pub(crate) mod logs;

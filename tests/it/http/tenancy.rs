@@ -74,6 +74,7 @@ async fn objects_of_another_psp_are_not_found() {
         ("{endpoint_id}", endpoint.string("id").to_owned()),
         ("{event_id}", log["deliveries"][0]["event_id"].as_str().unwrap().to_owned()),
         ("{customer_id}", customer.clone()),
+        ("{key_id}", app.add_key_as(app.psp_id, &[Scope::Read], |_| {}).await.0.to_string()),
         ("{kind}", "proof_of_residential_address".to_owned()),
         ("{payout_id}", ordered("/payouts", "id", to_customer.clone()).await),
         ("{withdrawal_id}", ordered("/withdrawals", "id", withdrawal.clone()).await),
@@ -155,6 +156,8 @@ async fn objects_of_another_psp_are_not_found() {
     let checked_len = [
         "GET /api/v1/customers",
         "GET /api/v1/events",
+        "GET /api/v1/keys",
+        "GET /api/v1/keys/current",
         "GET /api/v1/settings",
         "GET /api/v1/webhook",
         "GET /api/v1/webhook-endpoints",
@@ -173,6 +176,7 @@ async fn objects_of_another_psp_are_not_found() {
         "PATCH /api/v1/set_webhook",
         "PATCH /api/v1/settings",
         "POST /api/v1/customers",
+        "POST /api/v1/keys",
         "POST /api/v1/webhook-endpoints",
         "POST /api/v1/webhook/redeliver",
         "POST /api/v1/webhook/rotate",
@@ -186,6 +190,8 @@ async fn objects_of_another_psp_are_not_found() {
     ];
     assert_eq!(rest, checked_len);
     assert_eq!(app.get_as(&key, "/api/v1/webhook-endpoints").await["total"], 0);
+    assert_eq!(column(&app.get_as(&key, "/api/v1/keys").await["keys"], "is_current"), [true]);
+    assert_ne!(app.get_as(&key, "/api/v1/keys/current").await["psp_id"], app.psp_id.to_string());
     app.patch("/api/v1/set_webhook", &json!({ "webhook_url": "http://127.0.0.1:9/mine" })).await.ok(200);
     app.get_as(&key, "/api/v1/webhook").await.assert_hides(&["/mine"]);
     app.patch("/api/v1/settings", &json!({ "tolerance": "0.07" })).await.ok(200);

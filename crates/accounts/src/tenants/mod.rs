@@ -17,8 +17,10 @@ use sea_orm::ColumnTrait;
 use sea_orm::sea_query::{Expr, ExprTrait as _, SimpleExpr};
 
 pub use api_keys::{
-    EXPIRES_DAYS_MAX, KeyOrder, KeyRecord, KeyState, NewKey, create as create_key, list as list_keys,
-    record as key_record, revoke as revoke_key,
+    EXPIRES_DAYS_MAX, KeyMaker, KeyOrder, KeyRecord, KeyState, NewKey, ROTATION_OVERLAP_SECS,
+    count_active as count_active_keys, create as create_key, create_in as create_key_in, find as find_key,
+    has_other_full as has_other_full_key, list as list_keys, record as key_record, revoke as revoke_key,
+    revoke_in as revoke_key_in, rotate_in as rotate_key_in,
 };
 pub use psps::{
     DEFAULT_WORD, LimitChange, OwnOrDefault, PolicyChange, PspRecord, change as change_psp, change_in as change_psp_in,
@@ -72,6 +74,9 @@ pub enum TenantError {
     /// There is no key with this id.
     #[error("there is no key {0}")]
     NoKey(KeyId),
+    /// The key was revoked or has expired.
+    #[error("{0} was revoked or has expired")]
+    KeyNotActive(KeyId),
     /// A stored row does not have the expected format.
     #[error("{0} of {1} cannot be read")]
     Unreadable(&'static str, String),

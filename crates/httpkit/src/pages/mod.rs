@@ -1,4 +1,10 @@
 //! Pages for people: plain HTML without scripts and without external resources.
+//!
+//! Payers see the style sheet `style.css`. Operators and PSPs see `console.css`, with the formats of [`words`] and the forms
+//! of [`form`].
+
+pub mod form;
+pub mod words;
 
 use axum::extract::FromRequestParts;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER};
@@ -15,6 +21,18 @@ use crate::error::ApiError;
 
 /// The style sheet, inline in every page; the policy allows it by its hash.
 const STYLE: &str = include_str!("style.css");
+
+/// Styles of the pages of operators and PSPs.
+const CONSOLE: &str = include_str!("console.css");
+
+/// Icon: a ferry hull on water.
+pub const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath \
+    fill='%230b6470' d='M7 1h2v5h5l-2 6H4L2 6h5zM1 13h14v2H1z'/%3E%3C/svg%3E";
+
+/// The style sheet of a page of operators or PSPs, with rules of its own.
+pub fn console_style(own: &str) -> String {
+    [CONSOLE, own].concat()
+}
 
 /// A whole page.
 pub fn page(title: &str, body: &Markup) -> Markup {
@@ -48,6 +66,14 @@ pub fn script_policy(style: &str, script: &str, form_action: &str) -> HeaderValu
         source(script)
     );
     header(&policy)
+}
+
+/// Content security policy of a page without scripts: its own inline style, inline images, forms to this service.
+pub fn style_policy(style: &str) -> HeaderValue {
+    header(&format!(
+        "default-src 'none'; style-src {}; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+        source(style)
+    ))
 }
 
 fn header(policy: &str) -> HeaderValue {

@@ -24,13 +24,14 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use payferry_accounts::tenants::TenantError;
 use payferry_entities::StoreError;
 use payferry_httpkit::ApiError;
-use payferry_httpkit::pages::script_policy;
+use payferry_httpkit::pages::{ICON, console_style, script_policy};
 use payferry_runtime::request;
 use sea_orm::DbErr;
 
 use crate::query::Count;
 
-const STYLE: &str = include_str!("style.css");
+/// Styles of all pages, with those that hide the forms that a role may not use.
+static STYLE: LazyLock<String> = LazyLock::new(|| console_style(include_str!("roles.css")));
 const SCRIPT: &str = concat!(include_str!("live.js"), include_str!("keys.js"));
 
 /// Request header of the script's refresh. The response is then only the page's `<main>` element.
@@ -39,13 +40,9 @@ const FRAGMENT: HeaderName = HeaderName::from_static("x-fragment");
 /// Response header with the number of entries that need attention.
 const ENTRIES: HeaderName = HeaderName::from_static("x-attention");
 
-/// Icon: a ferry hull on water.
-const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath \
-    fill='%230b6470' d='M7 1h2v5h5l-2 6H4L2 6h5zM1 13h14v2H1z'/%3E%3C/svg%3E";
-
 /// Content security policy: nothing from other origins, only the inline style and script above, no framing, forms only
 /// to this origin.
-static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| script_policy(STYLE, SCRIPT, "'self'"));
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| script_policy(&STYLE, SCRIPT, "'self'"));
 
 /// The path of the pages of something.
 pub(crate) fn path(what: &str) -> String {
@@ -155,7 +152,7 @@ fn whole(page: &Page) -> Markup {
                 meta name="robots" content="noindex, nofollow";
                 title { @if let Some(entries) = attention { "(" (entries) ") " } (page.title) " · Payferry" }
                 link rel="icon" href=(ICON);
-                style { (PreEscaped(STYLE)) }
+                style { (PreEscaped(STYLE.as_str())) }
             }
             body data-role=[role] {
                 a.skip href="#content" { "Skip to content" }

@@ -6,7 +6,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use payferry_accounts::keys::ApiKey;
 use payferry_accounts::tenants::{
-    self, EXPIRES_DAYS_MAX, KeyOrder, KeyRecord, KeyState, Name, NewKey, Slice, TenantError,
+    self, EXPIRES_DAYS_MAX, KeyMaker, KeyOrder, KeyRecord, KeyState, Name, NewKey, Slice, TenantError,
 };
 use payferry_domain::{KeyId, KeyScope, PspId, Timestamp};
 use payferry_httpkit::extract::Field as _;
@@ -14,6 +14,7 @@ use payferry_httpkit::extract::field::{self, optional, required};
 use payferry_httpkit::lists::{DateTime, Page, PageParams};
 use payferry_httpkit::openapi::UnreadableQuery;
 use payferry_httpkit::{Answer, ApiError, Fault, JsonBody, Path, QueryFields, RequestBody as _, Rule, request};
+use payferry_journal::audit::Actor;
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -33,7 +34,7 @@ const FIELDS: [(&str, Sort); 3] = [("name", Sort::Text), ("scopes", Sort::Boxes)
 const NEVER: &str = "never";
 
 /// Days until a key expires; `None`: never.
-const EXPIRY: Rule<Option<u32>> = Rule {
+pub const EXPIRY: Rule<Option<u32>> = Rule {
     read: expiry,
     schema: || {
         let kinds = SchemaType::from_iter([Type::Integer, Type::String]);
@@ -71,7 +72,7 @@ record! {
         /// active, expired or revoked.
         state: &'static str = state.as_str(),
         created_at: DateTime = key.created_at.into(),
-        /// The revocation, or the creation.
+        /// The revocation, the rotation, or the creation.
         updated_at: DateTime = key.updated_at.into(),
         expires_at: Option<DateTime> = key.expires_at.map(DateTime::from),
         revoked_at: Option<DateTime> = key.revoked_at.map(DateTime::from),
@@ -164,9 +165,9 @@ fn expiry(value: &Value) -> Result<Option<u32>, Fault> {
 /// Creates a key for the operator. Used by the API and the page.
 pub(crate) async fn make(operator: &Operator, psp_id: PspId, new: NewKey) -> Result<(KeyRecord, ApiKey), TenantError> {
     let system = &operator.system;
-    let now = system.clock().real_now();
-    let (record, key) =
-        tenants::create_key(system.database(), system.sealer(), operator.config.key_mode, psp_id, new, now).await?;
+    let (sealer, mode, now) = (system.sealer(), operator.config.key_mode, system.clock().real_now());
+    let maker = KeyMaker { sealer, mode, by: &Actor::Operator, now };
+    let (record, key) = tenants::create_key(system.database(), &maker, psp_id, new).await?;
     tracing::info!(psp.id = %psp_id, key.id = %record.id, "operator created key {} of {psp_id}", record.id);
     Ok((record, key))
 }
@@ -194,7 +195,8 @@ pub(crate) async fn revoke(
 /// Revokes a key for the operator. Used by the API and the page.
 pub(crate) async fn refuse(operator: &Operator, psp_id: PspId, key_id: KeyId) -> Result<KeyRecord, TenantError> {
     let system = &operator.system;
-    let key = tenants::revoke_key(system.database(), Some(psp_id), key_id, system.clock().real_now()).await?;
+    let now = system.clock().real_now();
+    let key = tenants::revoke_key(system.database(), Some(psp_id), key_id, &Actor::Operator, now).await?;
     operator.config.revoked_keys.add(key_id);
     tracing::info!(psp.id = %psp_id, key.id = %key_id, "operator revoked key {key_id} of {psp_id}");
     Ok(key)

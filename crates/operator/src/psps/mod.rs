@@ -1,6 +1,6 @@
 //! `/ops/psps`: PSPs and their policies.
 
-pub(crate) mod keys;
+pub mod keys;
 pub(crate) mod page;
 pub mod policies;
 pub mod withdrawal;
