@@ -187,6 +187,112 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the API keys
+         * @description Newest first, with expired and revoked ones. Requires a key with full scope.
+         */
+        get: operations["listApiKeys"];
+        put?: never;
+        /**
+         * Create an API key
+         * @description Its scopes and its expiry have no default. Requires a key with full scope.
+         */
+        post: operations["createApiKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/keys/current": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the API key of this request
+         * @description Returns the record itself, with the account.
+         */
+        get: operations["getCurrentApiKey"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/keys/{key_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read an API key
+         * @description Returns the record itself. Requires a key with full scope.
+         */
+        get: operations["getApiKey"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/keys/{key_id}/revoke": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Revoke an API key
+         * @description Refused from now on, everywhere within a second. Can be repeated. The last key with full scope cannot be revoked; a key
+         *     that expires within 24 hours does not count. Requires a key with full scope, which may be the key itself.
+         */
+        post: operations["revokeApiKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/keys/{key_id}/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replace an API key
+         * @description Creates a key with the same name and scopes. For 24 hours, the old key is accepted too; revoke it to end this sooner.
+         *     Requires a key with full scope.
+         */
+        post: operations["rotateApiKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/set_webhook": {
         parameters: {
             query?: never;
@@ -970,6 +1076,55 @@ export interface components {
             /** Format: int64 */
             total: number;
         };
+        /** @description A page of API keys. */
+        ApiKeyList: {
+            /** @description Newest first. */
+            keys: components["schemas"]["ApiKeyRecord"][];
+            /** Format: int64 */
+            limit: number;
+            message: string;
+            /** @description Pass it as `cursor` to get the next page; null on the last page. */
+            next_cursor?: string | null;
+            /** Format: int64 */
+            offset: number;
+            /** Format: int64 */
+            total: number;
+        };
+        /** @description An API key of the account, without its secret. */
+        ApiKeyRecord: {
+            /** Format: date-time */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description The key is refused from this time on; null if it does not expire.
+             */
+            expires_at?: string | null;
+            /** @example key_01J9Z3K4M5N6P7Q8R9S0T1V2W3 */
+            id: string;
+            /** @description True for the key that sent this request. */
+            is_current: boolean;
+            /**
+             * Format: date-time
+             * @description With a resolution of a minute.
+             */
+            last_used_at?: string | null;
+            /**
+             * @description The purpose of the key; empty if it has no name.
+             * @example checkout
+             */
+            name: string;
+            /** Format: date-time */
+            revoked_at?: string | null;
+            /** @description read, payments, customers, money, webhooks or full. */
+            scopes: string[];
+            /** @description active, expired or revoked. */
+            state: string;
+            /**
+             * Format: date-time
+             * @description The revocation, the rotation, or the creation.
+             */
+            updated_at: string;
+        };
         /** @description One attempt at a delivery. */
         AttemptRecord: {
             /** Format: date-time */
@@ -1300,6 +1455,21 @@ export interface components {
             /** @description Meaning of the state. */
             message: string;
         };
+        /** @description An API key to create. */
+        CreateApiKeyRequest: {
+            /**
+             * @description Days until it expires, or `never`.
+             * @example 90
+             */
+            expires_days: number | string;
+            /**
+             * @description The purpose of the key.
+             * @example checkout
+             */
+            name?: string | null;
+            /** @description Scopes of the key. */
+            scopes: ("read" | "payments" | "customers" | "money" | "webhooks" | "full")[];
+        };
         /** @description An endpoint to create. */
         CreateEndpointRequest: {
             /**
@@ -1333,6 +1503,15 @@ export interface components {
              */
             url: string;
         };
+        /** @description A created key. */
+        CreatedApiKey: components["schemas"]["ApiKeyRecord"] & {
+            /**
+             * @description The key; shown only once.
+             * @example sk_test_...
+             */
+            api_key: string;
+            message: string;
+        };
         /** @description A created endpoint. */
         CreatedEndpoint: components["schemas"]["EndpointRecord"] & {
             /**
@@ -1340,6 +1519,19 @@ export interface components {
              * @example whsec_...
              */
             signing_secret: string;
+        };
+        /** @description The key that sent the request, and its account. */
+        CurrentKey: components["schemas"]["ApiKeyRecord"] & {
+            /**
+             * @description The account.
+             * @example psp_01J9Z3K4M5N6P7Q8R9S0T1V2W3
+             */
+            psp_id: string;
+            /**
+             * @description The name of the account.
+             * @example Northern Pay
+             */
+            psp_name: string;
         };
         /** @description One customer. */
         CustomerAnswer: {
@@ -3857,6 +4049,19 @@ export interface components {
             signing_secret: string;
             webhook_url: string;
         };
+        /** @description The expiry of the new key. */
+        RotateApiKeyRequest: {
+            /**
+             * @description Days until the new key expires, or `never`.
+             * @example 90
+             */
+            expires_days: number | string;
+        };
+        /** @description The key that replaces another one. */
+        RotatedApiKey: components["schemas"]["CreatedApiKey"] & {
+            /** @description The replaced key, which expires soon. */
+            replaced: components["schemas"]["ApiKeyRecord"];
+        };
         /** @description An outbound transfer from the account's vault. */
         SendingRecord: {
             /** @description The recipient's address when the order was accepted. */
@@ -5031,6 +5236,8 @@ export interface components {
     pathItems: never;
 }
 export type AccountRefundList = components['schemas']['AccountRefundList'];
+export type ApiKeyList = components['schemas']['ApiKeyList'];
+export type ApiKeyRecord = components['schemas']['ApiKeyRecord'];
 export type AttemptRecord = components['schemas']['AttemptRecord'];
 export type AuthorizationRecord = components['schemas']['AuthorizationRecord'];
 export type AuthorizationRequest = components['schemas']['AuthorizationRequest'];
@@ -5045,8 +5252,11 @@ export type ChangeEndpointRequest = components['schemas']['ChangeEndpointRequest
 export type ComplianceAnswer = components['schemas']['ComplianceAnswer'];
 export type ComplianceRequest = components['schemas']['ComplianceRequest'];
 export type ConsentAnswer = components['schemas']['ConsentAnswer'];
+export type CreateApiKeyRequest = components['schemas']['CreateApiKeyRequest'];
 export type CreateEndpointRequest = components['schemas']['CreateEndpointRequest'];
+export type CreatedApiKey = components['schemas']['CreatedApiKey'];
 export type CreatedEndpoint = components['schemas']['CreatedEndpoint'];
+export type CurrentKey = components['schemas']['CurrentKey'];
 export type CustomerAnswer = components['schemas']['CustomerAnswer'];
 export type CustomerConsentAcceptedEvent = components['schemas']['CustomerConsentAcceptedEvent'];
 export type CustomerDeactivatedEvent = components['schemas']['CustomerDeactivatedEvent'];
@@ -5114,6 +5324,8 @@ export type RefundRequest = components['schemas']['RefundRequest'];
 export type RefundSentEvent = components['schemas']['RefundSentEvent'];
 export type ResolveRequest = components['schemas']['ResolveRequest'];
 export type RotateAnswer = components['schemas']['RotateAnswer'];
+export type RotateApiKeyRequest = components['schemas']['RotateApiKeyRequest'];
+export type RotatedApiKey = components['schemas']['RotatedApiKey'];
 export type SendingRecord = components['schemas']['SendingRecord'];
 export type SetWebhookAnswer = components['schemas']['SetWebhookAnswer'];
 export type SetWebhookRequest = components['schemas']['SetWebhookRequest'];
@@ -5458,6 +5670,162 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EventRecord"];
+                };
+            };
+        };
+    };
+    listApiKeys: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of items. */
+                limit?: number;
+                /** @description Items to skip. */
+                offset?: number;
+                /**
+                 * @description The `next_cursor` of the previous page, with the same filters. Unlike with `offset`, new items move no page. Not
+                 *     together with `offset` or `after`.
+                 */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of keys. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiKeyList"];
+                };
+            };
+        };
+    };
+    createApiKey: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description For 24 hours, the same key and body return the first answer again, with `Idempotent-Replayed: true`. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateApiKeyRequest"];
+            };
+        };
+        responses: {
+            /** @description The key with its secret. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedApiKey"];
+                };
+            };
+        };
+    };
+    getCurrentApiKey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The key. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CurrentKey"];
+                };
+            };
+        };
+    };
+    getApiKey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id from its creation. */
+                key_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The key. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiKeyRecord"];
+                };
+            };
+        };
+    };
+    revokeApiKey: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description For 24 hours, the same key and body return the first answer again, with `Idempotent-Replayed: true`. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The id from its creation. */
+                key_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The key. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiKeyRecord"];
+                };
+            };
+        };
+    };
+    rotateApiKey: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description For 24 hours, the same key and body return the first answer again, with `Idempotent-Replayed: true`. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The id from its creation. */
+                key_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RotateApiKeyRequest"];
+            };
+        };
+        responses: {
+            /** @description The new key with its secret. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RotatedApiKey"];
                 };
             };
         };

@@ -181,6 +181,56 @@ class Payferry(Http):
         Returns the record itself."""
         return self.request("GET", f"/api/v1/events/{segment(event_id)}").json()
 
+    def list_api_keys(
+        self, *, limit: int | None = None, offset: int | None = None, cursor: str | None = None
+    ) -> models.ApiKeyList:
+        """List the API keys: `GET /api/v1/keys`.
+
+        Newest first, with expired and revoked ones. Requires a key with full scope."""
+        return self.request("GET", "/api/v1/keys", query={"limit": limit, "offset": offset, "cursor": cursor}).json()
+
+    def iter_api_keys(self, *, limit: int | None = None) -> Iterator[models.ApiKeyRecord]:
+        """Iterates over the items of all pages of `list_api_keys`. `limit` is the number of items of one request."""
+        return self.pages("/api/v1/keys", "keys", {"limit": limit})
+
+    def create_api_key(
+        self, body: models.CreateApiKeyRequest, *, idempotency_key: str | None = None
+    ) -> models.CreatedApiKey:
+        """Create an API key: `POST /api/v1/keys`.
+
+        Its scopes and its expiry have no default. Requires a key with full scope."""
+        return self.request("POST", "/api/v1/keys", body=body, idempotency_key=idempotency_key).json()
+
+    def get_current_api_key(self) -> models.CurrentKey:
+        """Read the API key of this request: `GET /api/v1/keys/current`.
+
+        Returns the record itself, with the account."""
+        return self.request("GET", "/api/v1/keys/current").json()
+
+    def get_api_key(self, key_id: str) -> models.ApiKeyRecord:
+        """Read an API key: `GET /api/v1/keys/{key_id}`.
+
+        Returns the record itself. Requires a key with full scope."""
+        return self.request("GET", f"/api/v1/keys/{segment(key_id)}").json()
+
+    def revoke_api_key(self, key_id: str, *, idempotency_key: str | None = None) -> models.ApiKeyRecord:
+        """Revoke an API key: `POST /api/v1/keys/{key_id}/revoke`.
+
+        Refused from now on, everywhere within a second. Can be repeated. The last key with full scope cannot be revoked; a key
+        that expires within 24 hours does not count. Requires a key with full scope, which may be the key itself."""
+        return self.request("POST", f"/api/v1/keys/{segment(key_id)}/revoke", idempotency_key=idempotency_key).json()
+
+    def rotate_api_key(
+        self, key_id: str, body: models.RotateApiKeyRequest, *, idempotency_key: str | None = None
+    ) -> models.RotatedApiKey:
+        """Replace an API key: `POST /api/v1/keys/{key_id}/rotate`.
+
+        Creates a key with the same name and scopes. For 24 hours, the old key is accepted too; revoke it to end this sooner.
+        Requires a key with full scope."""
+        return self.request(
+            "POST", f"/api/v1/keys/{segment(key_id)}/rotate", body=body, idempotency_key=idempotency_key
+        ).json()
+
     def set_webhook(
         self, body: models.SetWebhookRequest, *, idempotency_key: str | None = None
     ) -> models.SetWebhookAnswer:

@@ -8,6 +8,34 @@ from __future__ import annotations
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 
+class ApiKeyRecord(TypedDict):
+    """An API key of the account, without its secret."""
+
+    created_at: str
+    expires_at: NotRequired[str | None]
+    """The key is refused from this time on; null if it does not expire."""
+
+    id: str
+    is_current: bool
+    """True for the key that sent this request."""
+
+    last_used_at: NotRequired[str | None]
+    """With a resolution of a minute."""
+
+    name: str
+    """The purpose of the key; empty if it has no name."""
+
+    revoked_at: NotRequired[str | None]
+    scopes: list[str]
+    """read, payments, customers, money, webhooks or full."""
+
+    state: str
+    """active, expired or revoked."""
+
+    updated_at: str
+    """The revocation, the rotation, or the creation."""
+
+
 class AttemptRecord(TypedDict):
     """One attempt at a delivery."""
 
@@ -163,6 +191,19 @@ class ConsentAnswer2(TypedDict):
 ConsentAnswer: TypeAlias = ConsentAnswer1 | ConsentAnswer2
 
 
+class CreateApiKeyRequest(TypedDict):
+    """An API key to create."""
+
+    expires_days: int | str
+    """Days until it expires, or `never`."""
+
+    name: NotRequired[str | None]
+    """The purpose of the key."""
+
+    scopes: list[Literal['read', 'payments', 'customers', 'money', 'webhooks', 'full']]
+    """Scopes of the key."""
+
+
 class CreateEndpointRequest(TypedDict):
     """An endpoint to create."""
 
@@ -183,6 +224,25 @@ class CreateEndpointRequest(TypedDict):
 
     url: str
     """HTTPS, publicly reachable. (The sandbox also accepts plain HTTP and loopback addresses.)"""
+
+
+class CreatedApiKey(ApiKeyRecord):
+    """A created key."""
+
+    api_key: str
+    """The key; shown only once."""
+
+    message: str
+
+
+class CurrentKey(ApiKeyRecord):
+    """The key that sent the request, and its account."""
+
+    psp_id: str
+    """The account."""
+
+    psp_name: str
+    """The name of the account."""
 
 
 class CustomerConsentAcceptedEvent(TypedDict):
@@ -1764,6 +1824,20 @@ class RotateAnswer(TypedDict):
     webhook_url: str
 
 
+class RotateApiKeyRequest(TypedDict):
+    """The expiry of the new key."""
+
+    expires_days: int | str
+    """Days until the new key expires, or `never`."""
+
+
+class RotatedApiKey(CreatedApiKey):
+    """The key that replaces another one."""
+
+    replaced: ApiKeyRecord
+    """The replaced key, which expires soon."""
+
+
 class SendingRecord(TypedDict):
     """An outbound transfer from the account's vault."""
 
@@ -2546,6 +2620,21 @@ class AccountRefundList(TypedDict):
     refunds: list[RefundRecord]
     """Newest first."""
 
+    total: int
+
+
+class ApiKeyList(TypedDict):
+    """A page of API keys."""
+
+    keys: list[ApiKeyRecord]
+    """Newest first."""
+
+    limit: int
+    message: str
+    next_cursor: NotRequired[str | None]
+    """Pass it as `cursor` to get the next page; null on the last page."""
+
+    offset: int
     total: int
 
 
