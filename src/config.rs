@@ -61,6 +61,8 @@ pub struct Config {
     pub operators: OperatorsSection,
     /// Logging.
     pub log: LogSection,
+    /// Export of traces.
+    pub traces: TracesSection,
     /// Payment actors.
     pub payments: PaymentsSection,
     /// Request limits of the KYT provider.
@@ -362,6 +364,17 @@ pub enum LogFormat {
     Text,
     /// One line of JSON per event.
     Json,
+}
+
+/// Export of traces.
+#[derive(Debug, Clone, Deserialize)]
+pub struct TracesSection {
+    /// URL of the collector; `None` exports nothing.
+    #[serde(deserialize_with = "values::optional_url")]
+    pub endpoint: Option<url::Url>,
+    /// Share of the traces that begin here and are exported, from 0 to 1.
+    #[serde(deserialize_with = "values::share")]
+    pub sample_ratio: f64,
 }
 
 /// Payment actors.

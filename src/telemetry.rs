@@ -1,4 +1,4 @@
-//! Logs and metrics of this process. Deliberately absent for now: OpenTelemetry.
+//! Logs, metrics and traces of this process.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::IsTerminal;
@@ -7,13 +7,20 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use metrics_process::Collector;
+use opentelemetry::KeyValue;
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider};
 use payferry_actors::observe::BUCKETS;
+use payferry_runtime::trace;
 use tokio_util::task::AbortOnDropHandle;
 use tracing_subscriber::EnvFilter;
 
-use crate::config::{LogFormat, LogSection};
+use crate::config::{LogFormat, LogSection, TracesSection};
 
 /// Writes logs to standard error, filtered by `RUST_LOG`, else by the configuration, else by `usual`. Later calls have
 /// no effect.
@@ -44,6 +51,54 @@ fn log_panic(info: &PanicHookInfo<'_>) {
         "a thread panicked: {}",
         info.payload_as_str().unwrap_or("without a message"),
     );
+}
+
+/// Spans that wait for their export. Further ones are dropped.
+const SPANS_QUEUED_MAX: usize = 16_384;
+/// Spans of one request to the collector.
+const SPANS_TOGETHER_MAX: usize = 1_024;
+/// Time limit of a request to the collector, and of the last export at the end of the process.
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Export of spans, until it is dropped.
+#[derive(Debug)]
+pub struct Traces(SdkTracerProvider);
+
+impl Drop for Traces {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.shutdown_with_timeout(EXPORT_TIMEOUT) {
+            tracing::warn!(%error, "the last spans were not exported");
+        }
+    }
+}
+
+/// Exports the spans of this process to the configured collector, over OTLP; `None` without one. A trace that began elsewhere
+/// is exported if its context says so. Must be called outside of a runtime.
+pub fn export_traces(traces: &TracesSection, node: &str) -> anyhow::Result<Option<Traces>> {
+    let Some(endpoint) = &traces.endpoint else { return Ok(None) };
+    let exporter = SpanExporter::builder()
+        .with_http()
+        .with_protocol(Protocol::HttpBinary)
+        .with_endpoint(endpoint.as_str())
+        .with_timeout(EXPORT_TIMEOUT)
+        .build()
+        .context("traces cannot be exported")?;
+    let batches = BatchConfigBuilder::default()
+        .with_max_queue_size(SPANS_QUEUED_MAX)
+        .with_max_export_batch_size(SPANS_TOGETHER_MAX)
+        .build();
+    let service = [("service.version", env!("CARGO_PKG_VERSION")), ("service.instance.id", node)];
+    let service = service.into_iter().filter(|(_, value)| !value.is_empty());
+    let resource = Resource::builder()
+        .with_service_name("payferry")
+        .with_attributes(service.map(|(name, value)| KeyValue::new(name, value.to_owned())));
+    let provider = SdkTracerProvider::builder()
+        .with_span_processor(BatchSpanProcessor::builder(exporter).with_batch_config(batches).build())
+        .with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(traces.sample_ratio))))
+        .with_resource(resource.build())
+        .build();
+    trace::export_to(provider.tracer("payferry"));
+    Ok(Some(Traces(provider)))
 }
 
 payferry_runtime::metrics! {

@@ -51,6 +51,10 @@ impl Aggregate for OutboundTransfer {
         self.version
     }
 
+    fn traceparent(&self) -> Option<&str> {
+        self.order.traceparent.as_deref()
+    }
+
     fn status_name(&self) -> &'static str {
         self.status.as_str()
     }

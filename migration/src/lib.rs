@@ -18,6 +18,7 @@ mod m0003_leases;
 mod m0004_customer_search;
 mod m0005_console;
 mod m0006_left_nodes;
+mod m0007_traces;
 
 /// Key of the lock of a migration: "migrate" in ASCII. PostgreSQL keeps advisory locks of each database apart.
 const LOCK: i64 = 0x006d_6967_7261_7465;
@@ -34,6 +35,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0004_customer_search::CHANGE),
             Box::new(m0005_console::CHANGE),
             Box::new(m0006_left_nodes::CHANGE),
+            Box::new(m0007_traces::CHANGE),
         ]
     }
 }

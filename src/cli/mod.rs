@@ -164,6 +164,13 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     }
     // Of the two providers of rustls, ring builds without cmake. A second install has no effect.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    let is_service = match &cli.command {
+        #[cfg(feature = "sandbox")]
+        Command::Sandbox(_) => true,
+        Command::Serve(_) => true,
+        _ => false,
+    };
+    let _traces = if is_service { crate::telemetry::export_traces(&config.traces, &config.node.name)? } else { None };
     // If the limit cannot be raised, the listeners report an error when they run out of files.
     let _ = rlimit::increase_nofile_limit(OPEN_FILES_WANTED);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -18,6 +18,7 @@ pub(super) fn expected(key: &str) -> &'static str {
         "server.public_url"
         | "kyt.api_url"
         | "documents.endpoint"
+        | "traces.endpoint"
         | "signer.settler.remote_url"
         | "signer.sender.remote_url" => "an http or https URL, or nothing",
         "identity.provider" => "\"sumsub\", or nothing",
@@ -46,6 +47,7 @@ pub(super) fn expected(key: &str) -> &'static str {
         key if key.ends_with("_file") => "the path of a file",
         "log.filter" => "a level or target=level with commas, such as \"warn,payferry=info\"",
         "log.format" => "\"text\" or \"json\"",
+        "traces.sample_ratio" => "a number from 0.0 to 1.0",
         "webhooks.retry_delays_ms" => "a list of three whole numbers above zero",
         "limits.send_max" | "limits.send_daily_max" | "limits.refund_elsewhere_daily_max" => {
             "an amount of tokens as text, such as \"5000\""
@@ -92,6 +94,13 @@ pub(super) fn drain_secs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u
     match u64::deserialize(deserializer)? {
         secs if secs <= DRAIN_SECS_MAX => Ok(secs),
         _ => Err(D::Error::custom("too long")),
+    }
+}
+
+pub(super) fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    match f64::deserialize(deserializer)? {
+        share if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err(D::Error::custom("not from 0 to 1")),
     }
 }
 

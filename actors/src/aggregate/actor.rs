@@ -3,10 +3,12 @@
 //! It is a cache with a queue. After any error it drops its state and reads the row again.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use payferry_domain::{CommandError, Timestamp};
 use payferry_journal::{JournalError, JournalWrite, violations};
 use payferry_runtime::observe::{ActorKind, ActorResult, Behaviour, Cause, Mailbox};
+use payferry_runtime::trace::{Span, SpanKind};
 use ractor::RpcReplyPort;
 use serde::Serialize;
 
@@ -107,6 +109,8 @@ pub(super) struct State<A: Aggregate> {
     has_left: bool,
     /// A client waits for the current command.
     has_caller: bool,
+    /// Context of the span of the current command, if it is exported.
+    traceparent: Option<String>,
     /// Effects to run at the end of the current message. They remain valid even if its command fails.
     effects: Vec<A::Effect>,
 }
@@ -128,7 +132,7 @@ impl<A: Aggregate> Behaviour for AggregateActor<A> {
 
     async fn pre_start(&self, myself: &Mailbox<Message<A>>, aggregate: Box<A>) -> ActorResult<State<A>> {
         myself.actor_metrics().set_note(aggregate.note());
-        Ok(State { aggregate, stale: false, has_left: false, has_caller: false, effects: Vec::new() })
+        Ok(State::new(aggregate, false))
     }
 
     async fn handle(&self, myself: &Mailbox<Message<A>>, message: Message<A>, state: &mut State<A>) -> ActorResult {
@@ -224,6 +228,40 @@ impl<A: Aggregate> AggregateActor<A> {
         is_from_client: bool,
         state: &mut State<A>,
     ) -> Outcome<A> {
+        let mut span = self.span_of(command, state);
+        state.traceparent = span.is_exported().then(|| span.traceparent()).flatten();
+        let outcome = self.until_decided(command, rows, is_from_client, state).await;
+        state.traceparent = None;
+        if let Err(failed) = &outcome {
+            span.fail(failed.error.to_string());
+        }
+        outcome
+    }
+
+    /// The span of a command, after that of the step which it reports.
+    fn span_of(&self, command: &A::Command, state: &State<A>) -> Span {
+        let aggregate = &*state.aggregate;
+        let parent = aggregate.traceparent();
+        if let Some((name, begun_at)) = aggregate.step_before(command) {
+            // The clock of the payments may be ahead of the wall clock.
+            let took_ms = self.aggregates.clock.now::<Timestamp>().millis_since(begun_at);
+            let took = Duration::from_millis(u64::try_from(took_ms).unwrap_or_default());
+            drop(Span::since(SystemTime::now() - took, parent, name, SpanKind::Internal));
+        }
+        let mut span = Span::below(parent, A::command_name(command), SpanKind::Internal);
+        if span.is_exported() {
+            span.set(A::KIND.as_str(), aggregate.id().to_string());
+        }
+        span
+    }
+
+    async fn until_decided(
+        &self,
+        command: &A::Command,
+        rows: &A::Rows,
+        is_from_client: bool,
+        state: &mut State<A>,
+    ) -> Outcome<A> {
         let mut must_read = is_from_client;
         for _ in 0..CONFLICTS_MAX {
             must_read &= !state.stale;
@@ -295,8 +333,10 @@ impl<A: Aggregate> AggregateActor<A> {
         let (answer, answered) = tokio::sync::oneshot::channel();
         let (aggregates, id) = (self.aggregates.clone(), state.aggregate.id());
         let write = if state.has_caller { write.urgent() } else { write };
+        let span = Span::below(state.traceparent.as_deref(), "journal.commit", SpanKind::Internal);
         tokio::spawn(async move {
             let outcome = aggregates.journal.submit(write).await.map(|_| ());
+            drop(span);
             if answer.send(outcome).is_err() {
                 aggregates.send(id, Message::Reload);
             }
@@ -383,7 +423,7 @@ pub(super) async fn guest<A: Aggregate>(aggregates: Arc<Aggregates<A>>, id: A::I
         let loaded = A::load(&aggregates.database, id).await;
         let loaded = loaded.map_err(|error| CommandError::Unavailable(error.to_string()))?;
         let aggregate = Box::new(loaded.ok_or(CommandError::NotFound)?);
-        let mut state = State { aggregate, stale: false, has_left: false, has_caller: true, effects: Vec::new() };
+        let mut state = State::new(aggregate, true);
         let actor = AggregateActor { aggregates: aggregates.clone() };
         match actor.carry_out(&command, &rows, false, &mut state).await {
             Ok(()) => Ok(*state.aggregate),
@@ -404,6 +444,10 @@ pub(super) async fn guest<A: Aggregate>(aggregates: Arc<Aggregates<A>>, id: A::I
 }
 
 impl<A: Aggregate> State<A> {
+    const fn new(aggregate: Box<A>, has_caller: bool) -> Self {
+        Self { aggregate, stale: false, has_left: false, has_caller, traceparent: None, effects: Vec::new() }
+    }
+
     fn memory(&self) -> ActorMemory<A::Effect> {
         let (aggregate, stale) = (&self.aggregate, self.stale);
         let (version, status) = (aggregate.version(), aggregate.status_name());

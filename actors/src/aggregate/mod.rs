@@ -69,6 +69,12 @@ pub(crate) trait Aggregate: Clone + Send + Sync + Sized + 'static {
     fn command_name(_command: &Self::Command) -> &'static str {
         "command"
     }
+    /// Context of the trace that it belongs to.
+    fn traceparent(&self) -> Option<&str>;
+    /// The step outside of the aggregate that a command reports, for its trace: its name, and when it began.
+    fn step_before(&self, _command: &Self::Command) -> Option<(&'static str, Timestamp)> {
+        None
+    }
     /// Name of the status.
     fn status_name(&self) -> &'static str;
     /// True if the aggregate needs an actor.

@@ -16,6 +16,7 @@ use payferry_journal::{Journal, JournalError, JournalWrite};
 use payferry_nodes::{LeaseName, Node, Topic};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorResult, Mailbox};
+use payferry_runtime::trace::{Span, SpanKind};
 use payferry_webhook::WebhookSender;
 use ractor::{ActorCell, ActorId, ActorStatus, MessagingErr};
 use tokio::sync::Semaphore;
@@ -371,7 +372,9 @@ impl<A: Aggregate> Aggregates<A> {
         let (aggregates, aggregate) = (self.clone(), Box::new(aggregate));
         let created = async move {
             aggregates.watch(aggregate.wallet());
+            let span = Span::below(aggregate.traceparent(), "journal.commit", SpanKind::Internal);
             let written = aggregates.journal.submit(write).await;
+            drop(span);
             match &written {
                 Ok(_) => {
                     aggregate.created(&aggregates);

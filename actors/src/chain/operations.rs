@@ -1,6 +1,7 @@
 //! Operations as contract calls, and the interpretation of contract events.
 
 use std::collections::HashMap;
+use std::time::SystemTime;
 
 use alloy::primitives::{Address as Account, B256, U256};
 use alloy::rpc::types::{Log, TransactionReceipt};
@@ -13,6 +14,7 @@ use payferry_entities::operations;
 use payferry_evm::wallet::{alloy_address, domain_address};
 use payferry_journal::MovedAmounts;
 use payferry_journal::chain::Role;
+use payferry_runtime::trace::{Span, SpanKind};
 
 use super::collect::{Signatures, collect_input, deposited, is_authorization, nonce_of, payer_of};
 
@@ -21,6 +23,17 @@ pub(super) const NOT_CLEARED: &str = "the customer is not cleared to be paid at 
 
 /// Failure text of an operation that was given up. Stored: never change it.
 pub(super) const GIVEN_UP: &str = "it was given up before it could be sent again";
+
+/// Span of a step of an operation, in the trace of its payment, payout or withdrawal.
+pub(super) fn span_of(step: &'static str, row: &operations::Model, begun_at: SystemTime) -> Span {
+    let mut span = Span::since(begun_at, row.traceparent.as_deref(), step, SpanKind::Internal);
+    if span.is_exported() {
+        span.set("chain", row.chain.clone());
+        span.set("operation", row.id.clone());
+        span.set("operation.kind", row.kind.clone());
+    }
+    span
+}
 
 /// Error: an operation row is invalid.
 #[derive(Debug, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use payferry_domain::outbound::{self, FailureReason, OutboundId};
 use payferry_domain::payment::{
@@ -21,7 +21,7 @@ use super::ChainContext;
 use super::checkpoint::Step;
 use super::collect::{end_of, is_authorization};
 use super::errors::{Errors, SettleError};
-use super::operations::{NOT_CLEARED, settles};
+use super::operations::{NOT_CLEARED, settles, span_of};
 use super::settler::SettlerState;
 use crate::inbox::PaymentInbox;
 
@@ -197,6 +197,16 @@ impl ChainContext {
             notified.push(row);
         }
         self.inbox.notify_together(facts);
+        for row in &notified {
+            let sent_at = row
+                .chain_tx_id
+                .and_then(|id| txs.get(&id))
+                .map(|tx| Duration::from_millis(tx.created_at.unsigned_abs()));
+            let begun_at = sent_at.map_or_else(SystemTime::now, |sent_at| UNIX_EPOCH + sent_at);
+            let mut span = span_of("settler.confirm", row, begun_at);
+            span.set("tx.hash", row.tx_hash.clone().unwrap_or_default());
+            span.set("block.number", row.block_number.unwrap_or_default());
+        }
         Ok(notified)
     }
 

@@ -1,7 +1,7 @@
 //! Batches: select, sign, store, send; and sign again with higher fees when a transaction is not mined.
 
 use std::collections::HashSet;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use alloy::consensus::TxEip1559;
 use alloy::primitives::{Bytes, TxKind, U256};
@@ -24,7 +24,7 @@ use super::checkpoint::{Killed, Step};
 use super::collect::{Signatures, collect_gas};
 use super::errors::{Errors, SettleError, severity_of_call};
 use super::given_up::given_up;
-use super::operations::{GIVEN_UP, NOT_CLEARED, batch_input, vault_of};
+use super::operations::{GIVEN_UP, NOT_CLEARED, batch_input, span_of, vault_of};
 use super::settler::SettlerState;
 use super::simulate::Deferred;
 use super::{ChainContext, metrics};
@@ -134,6 +134,7 @@ impl SettlerState {
         rows: &[operations::Model],
         signatures: &Signatures,
     ) -> Result<bool, SettleError> {
+        let begun_at = SystemTime::now();
         let signer = self.args.signer(role).clone();
         let input = Bytes::from(batch_input(role, rows, signatures, self.args.spec.item_gas)?);
         let ChainContext { spec, client, .. } = &self.args.context;
@@ -167,6 +168,11 @@ impl SettlerState {
         self.report.batches += 1;
         self.report.operations += rows.len() as u64;
         self.send_stored(id, &attempt).await?;
+        for row in rows {
+            let mut span = span_of("settler.submit", row, begun_at);
+            span.set("tx.hash", attempt.tx_hash.clone());
+            span.set("batch.operations", i64::try_from(rows.len()).unwrap_or(i64::MAX));
+        }
         Ok(true)
     }
 

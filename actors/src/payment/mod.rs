@@ -112,6 +112,22 @@ impl Aggregate for Payment {
         command.name()
     }
 
+    fn traceparent(&self) -> Option<&str> {
+        self.terms.traceparent.as_deref()
+    }
+
+    fn step_before(&self, command: &Command) -> Option<(&'static str, Timestamp)> {
+        match command {
+            Command::ObserveTransfer(observed) => Some(("watcher.transfer", observed.block.time)),
+            Command::FinaliseTransfers(reached) => {
+                let found = reached.iter().filter_map(|reached| self.transfer(reached.key));
+                let first = found.map(|transfer| transfer.block.time).min();
+                Some(("watcher.finality", first?))
+            }
+            _ => None,
+        }
+    }
+
     fn status_name(&self) -> &'static str {
         self.status.as_str()
     }

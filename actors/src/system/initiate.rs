@@ -8,6 +8,7 @@ use payferry_entities::audit_log;
 use payferry_journal::payments::{RequestRows, initiation_write};
 use payferry_journal::psps::PspError;
 use payferry_journal::{JournalError, JournalWrite, violations};
+use payferry_runtime::request::traceparent;
 
 use super::System;
 use crate::aggregate::Services;
@@ -110,6 +111,7 @@ impl System {
             refund_to_sender: psp.policies.refund_to_sender,
             dust_floor: psp.policies.dust_floor,
             finality: psp.policies.finality_on(spec.chain, spec.finality, spec.finality_least),
+            traceparent: traceparent(),
             created_at: now,
         };
         let transition = payment::initiate(terms, now.plus_secs(request.expires_in_secs))

@@ -8,6 +8,7 @@ use payferry_journal::outbound as store;
 use payferry_journal::payments::RequestRows;
 use payferry_journal::psps::Ceilings;
 use payferry_journal::violations;
+use payferry_runtime::request::traceparent;
 
 use super::{System, run};
 
@@ -65,6 +66,7 @@ impl System {
             asset,
             to: request.to,
             finality: spec.finality,
+            traceparent: traceparent(),
             created_at: services.clock.now(),
         };
         let accepted = outbound::accept(order)

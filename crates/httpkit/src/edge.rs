@@ -13,6 +13,7 @@ use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusC
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use payferry_runtime::request::{self, RequestSource};
+use payferry_runtime::trace::{Span, TRACEPARENT};
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 use tower::util::MapRequestLayer;
@@ -194,19 +195,35 @@ async fn answer(State(edge): State<Edge>, mut request: Request, next: Next) -> R
     request.extensions_mut().insert(allowance.clone());
     let idempotency = IdempotencySlot::default();
     request.extensions_mut().insert(idempotency.clone());
-    let source = RequestSource { id: Some(id.clone()), address, ..RequestSource::default() };
+    let begin_span = || Span::of_request(method.as_str(), &route, traceparent(request.headers()));
+    let mut traced = (edge.listener == Listener::Public).then(begin_span);
+    let traceparent = traced.as_ref().and_then(Span::traceparent);
+    let source = RequestSource { id: Some(id.clone()), address, traceparent, ..RequestSource::default() };
     let answered = async {
         let (response, answering) = edge.run(request, &route, next).await;
         let response = idempotency.first_answer_or(response).await;
         let (mut response, failure) = finish(response, &id, edge.listener);
         allowance.write(response.headers_mut());
         note(&response, failure.as_ref(), &method, &route, started.elapsed());
+        if let Some(span) = &mut traced {
+            span.set("http.response.status_code", i64::from(response.status().as_u16()));
+            if response.status().is_server_error() {
+                span.fail(response.status().as_str());
+            }
+        }
         match answering {
             Some(answering) => response.map(|body| Body::new(AnsweringBody::new(body, answering))),
             None => response,
         }
     };
     request::answering(source, answered).instrument(span).await
+}
+
+/// The context of the caller's trace. A request with several is malformed.
+fn traceparent(headers: &HeaderMap) -> Option<&str> {
+    let mut all = headers.get_all(TRACEPARENT).iter();
+    let first = all.next()?.to_str().ok()?;
+    all.next().is_none().then_some(first)
 }
 
 /// Refuses a body that is compressed, or that is not UTF-8.

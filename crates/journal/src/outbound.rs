@@ -10,7 +10,7 @@ use payferry_domain::{Amount, Timestamp};
 use payferry_entities::{Database, OperationStatus, operations, sending_transitions, sendings};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
-use crate::payments::{RequestRows, StoreError, new_event};
+use crate::payments::{EventSubject, RequestRows, StoreError, new_event};
 use crate::postings;
 use crate::psps::Destinations;
 use crate::{Consequences, JournalWrite, OperationChange, OutboundChange, Reserve, TransfersApplied};
@@ -83,7 +83,8 @@ pub fn change(
     let events = serde_json::to_string(&transition.events).map_err(|error| unreadable(&id, &error))?;
     let event = |announcement: &OutboundAnnouncement| {
         let OutboundAnnouncement { name, sequence, .. } = *announcement;
-        new_event(psp_id, &id, name, sequence, |id| payload(outbound, announcement, id), real_now, to(name))
+        let subject = EventSubject { psp_id, id: &id, traceparent: outbound.order.traceparent.as_deref() };
+        new_event(subject, name, sequence, |id| payload(outbound, announcement, id), real_now, to(name))
     };
     let queued =
         transition.queues_operation.then(|| OperationChange::Queue(Box::new(operation_row(outbound, real_now))));
@@ -165,6 +166,7 @@ fn operation_row(outbound: &OutboundTransfer, real_now: Timestamp) -> operations
         amount: order.amount.units(),
         recipient: Some(order.to.to_string()),
         status: OperationStatus::Queued,
+        traceparent: order.traceparent.clone(),
         revision: 1,
         created_at: real_now.as_millis(),
         updated_at: real_now.as_millis(),

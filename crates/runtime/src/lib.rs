@@ -1,5 +1,5 @@
 //! Building blocks of the service without payment logic: the actor wrapper, supervision, metrics of actors,
-//! the clock, sealing, private files, and the TLS provider.
+//! the clock, sealing, private files, traces, and the TLS provider.
 //!
 //! This crate depends on no other crate of the workspace. Times are [`std::time::SystemTime`], and actors are named by
 //! strings.
@@ -11,3 +11,4 @@ pub mod request;
 pub mod seal;
 pub mod supervise;
 pub mod tls;
+pub mod trace;

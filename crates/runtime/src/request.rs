@@ -19,6 +19,8 @@ pub struct RequestSource {
     pub operator: Option<String>,
     /// Role of that operator on the listener.
     pub role: Option<&'static str>,
+    /// Context of the trace of the request, as the value of a `traceparent` header.
+    pub traceparent: Option<String>,
     /// Reason that the operator gave for the change. Clones share it.
     pub reason: Arc<OnceLock<String>>,
 }
@@ -50,6 +52,11 @@ pub fn give_reason(reason: &str) {
 /// Reason for the change that the current request makes, if one was given.
 pub fn reason() -> Option<String> {
     current()?.reason.get().cloned()
+}
+
+/// Context of the trace of the current request.
+pub fn traceparent() -> Option<String> {
+    CURRENT.try_with(|source| source.traceparent.clone()).ok().flatten()
 }
 
 /// The request that this task answers; `None` outside of a request.

@@ -20,6 +20,7 @@ use payferry_domain::Timestamp;
 use payferry_domain::webhook::RetrySchedule;
 use payferry_entities::{DeliveryStatus, delivery_attempts};
 use payferry_journal::{DeliveryOutcome, JournalError, JournalWrite};
+use payferry_runtime::trace::{Span, SpanKind, TRACEPARENT};
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Client, Response, redirect};
 use sha2::Sha256;
@@ -96,10 +97,20 @@ pub(super) async fn take_turn(
         Ok(_) => return Turn::Closed,
         Err(error) => return Turn::Unread(error),
     };
-    let Due { id: _, event_id, status, attempt_count, retries_left, payload } = due;
+    let Due { id: _, event_id, status, attempt_count, retries_left, payload, traceparent } = due;
     let at: Timestamp = context.clock.real_now();
     let policy = context.config.url_policy;
-    let outcome = attempt(&context.client, policy, target, &event_id, payload, at.as_millis() / 1_000).await;
+    let mut span = Span::below(traceparent.as_deref(), "webhook.attempt", SpanKind::Client);
+    span.set("event.id", event_id.clone());
+    let post = Post { event_id: &event_id, body: payload, traceparent: span.traceparent() };
+    let outcome = attempt(&context.client, policy, target, post, at.as_millis() / 1_000).await;
+    if let Some(code) = outcome.response_code {
+        span.set("http.response.status_code", i64::from(code));
+    }
+    if let Some(why) = outcome.failure() {
+        span.fail(why);
+    }
+    drop(span);
     let takes_no_retry = is_probe || status == DeliveryStatus::Queued;
     let next = next(context, target.schedule, &outcome, retries_left, takes_no_retry);
     super::metrics::attempted(next.status.as_str(), outcome.duration);
@@ -256,13 +267,21 @@ pub(super) fn client(config: &WebhookConfig) -> Result<Client, reqwest::Error> {
         .build()
 }
 
-/// Posts `body` once. `now_secs` is real time.
+/// A request to an endpoint.
+#[derive(Debug)]
+pub(super) struct Post<'a> {
+    pub(super) event_id: &'a str,
+    pub(super) body: String,
+    /// Context of the attempt's span.
+    pub(super) traceparent: Option<String>,
+}
+
+/// Posts once. `now_secs` is real time.
 pub(super) async fn attempt(
     client: &Client,
     policy: UrlPolicy,
     target: &Target,
-    event_id: &str,
-    body: String,
+    Post { event_id, body, traceparent }: Post<'_>,
     now_secs: i64,
 ) -> Outcome {
     // Checked at every attempt, because the resolver never sees literal addresses.
@@ -270,13 +289,16 @@ pub(super) async fn attempt(
         return Outcome { error: Some(format!("the URL is refused: it {rejection}")), ..Outcome::default() };
     }
     let began = Instant::now();
-    let request = client
+    let mut request = client
         .post(&target.url)
         .header(CONTENT_TYPE, "application/json")
         .header(HEADER_ID, event_id)
         .header(HEADER_TIMESTAMP, now_secs)
         .header(HEADER_SIGNATURE, signature_header(&target.secrets, event_id, now_secs, &body))
         .body(body);
+    if let Some(traceparent) = traceparent {
+        request = request.header(TRACEPARENT, traceparent);
+    }
     match request.send().await {
         Ok(response) => {
             // Only the status decides. The body is kept for people to read.

@@ -16,13 +16,14 @@ use payferry_journal::Journal;
 use payferry_nodes::{Node, Topic, bucket_of};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, ActorRegistry, ActorResult, Behaviour, Cause, Mailbox, ended};
+use payferry_runtime::request::traceparent;
 use payferry_runtime::seal::Sealer;
 use payferry_runtime::supervise::RestartPause;
 use ractor::{ActorCell, ActorId, RpcReplyPort, SupervisionEvent};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
-use super::delivery::{Target, attempt, client};
+use super::delivery::{Post, Target, attempt, client};
 use super::endpoint::{self, Endpoint, EndpointView};
 use super::metrics;
 use super::{IN_FLIGHT_SHARED_MAX, STOP_PATIENCE, WebhookConfig, endpoints, queue};
@@ -230,7 +231,9 @@ impl WebhookSender {
         let event_id = EventId::generate();
         let body = serde_json::Value::Object(test_payload(now, event_id)).to_string();
         let (policy, now_secs) = (context.config.url_policy, now.as_millis() / 1_000);
-        let outcome = attempt(&context.client, policy, &target, &event_id.to_string(), body, now_secs).await;
+        let event = event_id.to_string();
+        let post = Post { event_id: &event, body, traceparent: traceparent() };
+        let outcome = attempt(&context.client, policy, &target, post, now_secs).await;
         Ok(TestOutcome {
             event_id,
             url: target.url,

@@ -111,6 +111,8 @@ pub struct Order {
     pub to: Address,
     /// Required finality by amount.
     pub finality: FinalityPolicy,
+    /// W3C trace context of the request, as the value of a `traceparent` header.
+    pub traceparent: Option<String>,
     /// Time of acceptance.
     pub created_at: Timestamp,
 }

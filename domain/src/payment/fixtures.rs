@@ -62,6 +62,7 @@ pub fn terms() -> Terms {
         refund_to_sender: false,
         dust_floor: amount("0.001"),
         finality: FinalityPolicy::sandbox(),
+        traceparent: None,
         created_at: START,
     }
 }

@@ -61,6 +61,8 @@ pub struct Terms {
     pub dust_floor: Amount,
     /// Required finality by amount.
     pub finality: FinalityPolicy,
+    /// W3C trace context of the request that created the payment, as the value of a `traceparent` header.
+    pub traceparent: Option<String>,
     /// Time of creation.
     pub created_at: Timestamp,
 }

@@ -22,6 +22,8 @@ pub struct Model {
     /// The JSON body, exactly as it is signed and sent.
     #[sea_orm(column_type = "Text")]
     pub payload: String,
+    /// Context of the trace that it belongs to, as the value of a `traceparent` header.
+    pub traceparent: Option<String>,
     /// Milliseconds since the epoch.
     pub created_at: i64,
 }

@@ -58,6 +58,8 @@ pub struct Model {
     pub attempts: i64,
     /// Earliest time of batching, in milliseconds since the epoch.
     pub not_before: i64,
+    /// Context of the trace that it belongs to, as the value of a `traceparent` header.
+    pub traceparent: Option<String>,
     /// Milliseconds since the epoch.
     pub created_at: i64,
     /// Milliseconds since the epoch.

@@ -1,4 +1,4 @@
-//! The alerts, dashboards and example configurations of `ops/`, and the logs.
+//! The alerts, dashboards and example configurations of `ops/`, the logs, and the traces.
 
 mod dashboards;
 mod incident;
@@ -6,6 +6,7 @@ mod logs;
 mod plots;
 mod queries;
 mod rules;
+mod traces;
 
 use std::path::Path;
 

@@ -12,7 +12,7 @@ use payferry_entities::{Database, customers};
 use sea_orm::{ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, NotSet, QueryOrder, QuerySelect};
 
 use super::StoreError;
-use crate::payments::new_event;
+use crate::payments::{EventSubject, new_event};
 use crate::psps::{PspDirectory, PspError, destinations};
 use crate::writer::{Journal, JournalError, JournalWrite, NewEvent};
 
@@ -117,5 +117,6 @@ async fn new_event_of(row: &Model, psps: &PspDirectory, real_now: Timestamp) -> 
     };
     let to = psps.get(psp_id).await?.destinations_of(announcement.name);
     let Announcement { name, sequence, .. } = announcement;
-    Ok(new_event(psp_id, &row.customer_id, name, sequence, |id| payload(&announcement, id), real_now, to)?)
+    let subject = EventSubject { psp_id, id: &row.customer_id, traceparent: None };
+    Ok(new_event(subject, name, sequence, |id| payload(&announcement, id), real_now, to)?)
 }

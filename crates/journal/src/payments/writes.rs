@@ -74,7 +74,8 @@ pub fn transition_write(
     let event = |announcement: &Announcement| {
         let Announcement { name, sequence, .. } = *announcement;
         let payload = |id| payload(payment, announcement, id);
-        new_event(psp_id, &public_id, name, sequence, payload, real_now, to(name))
+        let subject = EventSubject { psp_id, id: &public_id, traceparent: payment.terms.traceparent.as_deref() };
+        new_event(subject, name, sequence, payload, real_now, to(name))
     };
     let queue = transition.operations.iter().map(|operation| operation_change(payment, operation, real_now));
     Ok(JournalWrite::Transition(Box::new(writer::JournalTransition {
@@ -227,10 +228,18 @@ fn alarm(payment: &Payment, effect: &Effect) -> Option<alarms::Model> {
     })
 }
 
-/// Event about a payment or an outbound transfer, with a delivery to each of these endpoints.
+/// Subject of an event.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EventSubject<'a> {
+    pub(crate) psp_id: PspId,
+    pub(crate) id: &'a str,
+    /// Trace that the subject belongs to.
+    pub(crate) traceparent: Option<&'a str>,
+}
+
+/// Event about a subject, with a delivery to each of these endpoints.
 pub(crate) fn new_event(
-    psp_id: PspId,
-    subject: &str,
+    subject: EventSubject<'_>,
     name: EventName,
     sequence: u32,
     payload: impl FnOnce(EventId) -> serde_json::Result<String>,
@@ -241,11 +250,12 @@ pub(crate) fn new_event(
     let event = events::Model {
         position: 0,
         id: id.to_string(),
-        psp_id: psp_id.to_string(),
-        payment_id: subject.to_owned(),
+        psp_id: subject.psp_id.to_string(),
+        payment_id: subject.id.to_owned(),
         sequence: i64::from(sequence),
         name: name.as_str().to_owned(),
         payload: payload(id).map_err(|error| StoreError::unreadable("event", &id, &error))?,
+        traceparent: subject.traceparent.map(ToOwned::to_owned),
         created_at: real_now.as_millis(),
     };
     let delivery = |to: Option<EndpointId>| (DeliveryId::generate().to_string(), to.map(|id| id.to_string()));
@@ -295,6 +305,7 @@ fn operation_row(payment: &Payment, operation: &NewOperation, real_now: Timestam
         nonce: payer.map(|terms| terms.nonce.to_string()),
         valid_before: payer.map(|terms| terms.valid_before.as_millis().div_euclid(1_000)),
         status: OperationStatus::Queued,
+        traceparent: payment.terms.traceparent.clone(),
         revision: 1,
         created_at: real_now.as_millis(),
         updated_at: real_now.as_millis(),
