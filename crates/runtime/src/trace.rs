@@ -66,12 +66,12 @@ impl Span {
 
     /// True if the span is exported.
     pub fn is_exported(&self) -> bool {
-        self.exported.as_ref().is_some_and(|span| span.is_recording())
+        self.exported.as_ref().is_some_and(SdkSpan::is_recording)
     }
 
     /// The context of this span, for a `traceparent` header; without an exporter, that of its parent.
     pub fn traceparent(&self) -> Option<String> {
-        let context = self.exported.as_ref().map(|span| span.span_context()).or(self.caller.as_ref())?;
+        let context = self.exported.as_ref().map(SdkSpan::span_context).or(self.caller.as_ref())?;
         let mut header = Header(None);
         TraceContextPropagator::new().inject_context(&context_of(Some(context.clone())), &mut header);
         header.0

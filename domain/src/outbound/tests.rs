@@ -25,6 +25,7 @@ fn payout() -> Order {
         asset: Asset { chain: Chain::Polygon, address: Address([0xaa; 20]) },
         to: Address([0x33; 20]),
         finality: FinalityPolicy::sandbox(),
+        traceparent: None,
         created_at: START,
     }
 }

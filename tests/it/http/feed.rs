@@ -117,6 +117,7 @@ async fn event(app: &TestApp, psp: PspId, sequence: i64, days: i64, status: Opti
             sequence,
             name: "payment.settled".to_owned(),
             payload: body(&id, sequence).to_string(),
+            traceparent: None,
             created_at: at,
         }
         .into_active_model()

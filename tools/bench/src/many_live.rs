@@ -9,9 +9,11 @@ use axum::http::StatusCode;
 use futures::future::try_join_all;
 use payferry_entities::Database;
 use payferry_testkit::client::Client;
-use payferry_testkit::service::Service;
+use payferry_testkit::service::{Ready, Service};
 use sea_orm::{ConnectionTrait, Statement};
 use serde::Deserialize;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use super::drive::{number, percentile_us, repeat};
 use super::env::Env;
@@ -64,6 +66,10 @@ const BARE: (&str, &str) = ("/healthz", "ok");
 const READS: usize = 20;
 /// Goal of the slowest read.
 const PAGES_GOAL_MS: f64 = 50.0;
+/// Interval at which an operator reads each page.
+const PAGE_EVERY: Duration = Duration::from_secs(5);
+/// Goal of the CPU time of the console and the history, of all cores.
+const CONSOLE_GOAL_PERCENT: f64 = 3.0;
 
 /// The operator's view of the supervision tree.
 #[derive(Debug, Deserialize)]
@@ -91,6 +97,7 @@ pub(super) async fn measure(env: &Env, wanted: &[Row], time: Duration, quick: bo
     }
     if wanted.contains(&Row::Pages) {
         lines.push(pages(&fixture.service, many).await?.wrong(std::mem::take(&mut wrong)));
+        lines.push(console(&fixture.service, many, time).await?);
     }
     if let Some(line) = lines.last_mut() {
         // After the pages, because this reads one of them.
@@ -225,6 +232,59 @@ async fn pages(service: &Service, live: usize) -> anyhow::Result<TableLine> {
     )
     .beside("the slowest of as many reads of /healthz on the same listener", bare.slowest_ms());
     Ok(notes.into_iter().fold(line, TableLine::note))
+}
+
+/// Measures the CPU time of an idle service beside `live` payments while an operator watches it. That of the history and of
+/// the console is a part of it, and so is the throughput that they cost.
+async fn console(service: &Service, live: usize, time: Duration) -> anyhow::Result<TableLine> {
+    let cores = number(std::thread::available_parallelism()?.get());
+    let percent = |cpu_secs: f64, took: Duration| 100.0 * cpu_secs / took.as_secs_f64() / cores;
+    let (before, since) = (service.cpu_secs()?, Instant::now());
+    tokio::time::sleep(time).await;
+    let alone = percent(service.cpu_secs()? - before, since.elapsed());
+    let resident = service.usage()?.resident_bytes;
+
+    let operator = service.operator()?;
+    let mut events = events(service).await?;
+    let (before, since) = (service.cpu_secs()?, Instant::now());
+    let mut read = 0;
+    while since.elapsed() < time {
+        let mut buffer = [0; 4 * 1024];
+        let until = tokio::time::Instant::now() + PAGE_EVERY;
+        while let Ok(bytes) = tokio::time::timeout_at(until, events.read(&mut buffer)).await {
+            let bytes = bytes?;
+            ensure!(bytes > 0, "the events of the console ended");
+            read += bytes;
+        }
+        for (path, holds) in PAGES {
+            let answer = operator.get(path).await?;
+            ensure!(answer.status == StatusCode::OK, "{path} answered {}", answer.status);
+            ensure!(String::from_utf8_lossy(&answer.body).contains(holds), "{path} does not contain {holds}");
+        }
+    }
+    let watched = percent(service.cpu_secs()? - before, since.elapsed());
+    ensure!(read > 0, "the console was sent no event");
+    let grown = service.usage()?.resident_bytes.saturating_sub(resident);
+    let what = format!("CPU of the idle service and an open console beside {live} live, of {cores} cores");
+    Ok(TableLine::new(what, watched, "%", Goal::AtMost(CONSOLE_GOAL_PERCENT))
+        .beside("the same service, with its history and its chains, without a console", alone)
+        .note(format!(
+            "events once a second ({read} bytes), and the {} pages every {} s; memory grew by {:.1} MB",
+            PAGES.len(),
+            PAGE_EVERY.as_secs(),
+            number(usize::try_from(grown)?) / 1e6,
+        )))
+}
+
+/// Connection on which the service sends the events of the console.
+async fn events(service: &Service) -> anyhow::Result<TcpStream> {
+    let Ready { operator_url, operator_token, .. } = service.ready();
+    let address = operator_url.trim_start_matches("http://");
+    let mut connection = TcpStream::connect(address).await?;
+    let request =
+        format!("GET /ops/events HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {operator_token}\r\n\r\n");
+    connection.write_all(request.as_bytes()).await?;
+    Ok(connection)
 }
 
 #[derive(Debug, Default)]

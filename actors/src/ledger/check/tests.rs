@@ -74,6 +74,7 @@ impl Env {
             asset: Asset { chain: Chain::Base, address: USDC },
             to: Address([0x33; 20]),
             finality: FinalityPolicy::sandbox(),
+            traceparent: None,
             created_at: Timestamp(0),
         };
         let outbound = OutboundTransfer { status: OutboundStatus::Sent, version: 3, ..accept(order).unwrap().outbound };

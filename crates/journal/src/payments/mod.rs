@@ -22,8 +22,8 @@ use serde::Serialize;
 
 pub use payferry_entities::StoreError;
 pub use unapplied::Unapplied;
-pub(crate) use writes::new_event;
 pub use writes::{CommandOutcome, RequestRows, SET_ASIDE, applied_write, initiation_write, transition_write};
+pub(crate) use writes::{EventSubject, new_event};
 
 /// Maximum number of payments per lookup statement.
 const LOOKUP_PAYMENTS_MAX: usize = 512;

@@ -244,6 +244,7 @@ mod tests {
                 sequence: position,
                 name: "payment.settled".to_owned(),
                 payload: "{}".to_owned(),
+                traceparent: None,
                 created_at: Clock::default().real_now::<Timestamp>().plus_secs(-days * DAY_SECS).as_millis(),
             };
             let insert = events::Entity::insert(row.into_active_model());

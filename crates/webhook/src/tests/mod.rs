@@ -177,6 +177,7 @@ impl Env {
             sequence,
             name: "payment.confirmed".to_owned(),
             payload: format!(r#"{{"payment_id":"{payment}","sequence":{sequence},"padding":"{padding}"}}"#),
+            traceparent: None,
             created_at: now,
         };
         let delivery = deliveries::Model {
