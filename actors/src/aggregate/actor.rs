@@ -12,7 +12,7 @@ use payferry_runtime::trace::{Span, SpanKind};
 use ractor::RpcReplyPort;
 use serde::Serialize;
 
-use super::{Aggregate, Aggregates, Decided, SupervisorMessage, log_about, metrics};
+use super::{Aggregate, Aggregates, ChainProgress, Decided, SupervisorMessage, log_about, metrics};
 use crate::failed::{Failed, Recovery};
 use crate::observe::ActorSubject;
 
@@ -64,6 +64,8 @@ pub(crate) struct Request<A: Aggregate> {
 pub(crate) enum Message<A: Aggregate> {
     /// Run a command.
     Take(Box<Request<A>>),
+    /// Its chain progressed: pass the deadline, or move it.
+    Progressed(ChainProgress),
     /// Run the pending effects.
     Resume,
     /// Another writer changed the row: read it, then run the pending effects.
@@ -146,6 +148,7 @@ impl<A: Aggregate> Behaviour for AggregateActor<A> {
                 let Request { command, rows, reply } = *request;
                 (self.carry_out(&command, &rows, reply.is_some(), state).await, reply)
             }
+            Message::Progressed(progress) => (self.follow_chain(progress, state).await, None),
             Message::Resume => (self.resume(state).await, None),
             Message::Reload => {
                 state.stale = true;
@@ -211,6 +214,14 @@ impl<A: Aggregate> AggregateActor<A> {
         let at = self.aggregates.clock.real_now::<Timestamp>().plus_secs(RETRY_PAUSE_SECS);
         self.aggregates.to_supervisor(id, SupervisorMessage::Remind(id, at));
         Ok(())
+    }
+
+    async fn follow_chain(&self, progress: ChainProgress, state: &mut State<A>) -> Outcome<A> {
+        self.refresh(state).await?;
+        match state.aggregate.on_chain_progress(progress) {
+            Some(command) => self.carry_out(&command, &A::Rows::default(), false, state).await,
+            None => Ok(()),
+        }
     }
 
     async fn resume(&self, state: &mut State<A>) -> Outcome<A> {

@@ -18,7 +18,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use payferry_domain::payment::Outage;
-use payferry_domain::{Address, PaymentId, Timestamp};
+use payferry_domain::{Address, Chain, PaymentId, Timestamp};
 use payferry_entities::{Database, StoreError};
 use payferry_journal::JournalWrite;
 use payferry_runtime::observe::{ActorKind, ActorMetrics};
@@ -149,8 +149,8 @@ pub(crate) trait Aggregate: Clone + Send + Sync + Sized + 'static {
     /// them are committed.
     fn execute(&self, aggregates: &Aggregates<Self>, effect: &Self::Effect);
 
-    /// Command for an aggregate that waits for a deadline on a chain with this progress.
-    fn on_chain_progress(_progress: ChainProgress) -> Option<Self::Command> {
+    /// Command for the aggregate, if it waits for a deadline on the chain with this progress.
+    fn on_chain_progress(&self, _progress: ChainProgress) -> Option<Self::Command> {
         None
     }
     /// Pause before the restart after the `nth` failure within the budget, counted from 1.
@@ -181,9 +181,9 @@ pub(crate) enum Decided<A: Aggregate> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ChainProgress {
     /// The chain was read completely up to a block of this time; deadlines at or before it have passed.
-    ReadTo(Timestamp),
+    ReadTo(Chain, Timestamp),
     /// The chain produced no blocks for a while; deadlines are extended.
-    Stalled(Outage),
+    Stalled(Chain, Outage),
 }
 
 /// Logs about an aggregate, with its id in the field of its kind.

@@ -61,7 +61,7 @@ pub(crate) enum SupervisorMessage<A: Aggregate> {
     /// Send the command at this time, by the service's clock.
     SendAt(A::Id, Timestamp, A::Command),
     /// Notify the aggregates with a deadline on the chain.
-    ChainProgressed(Chain, ChainProgress),
+    ChainProgressed(ChainProgress),
     /// Have the actors leave that have had no message since the last time and whose aggregates only wait.
     Rest,
     /// Ask every live aggregate to resume its pending effects.
@@ -153,8 +153,8 @@ impl<A: Aggregate> Behaviour for Supervisor<A> {
             SupervisorMessage::AwaitDeadline(id, chain, at) => state.await_deadline(id, chain, at),
             SupervisorMessage::Remind(id, at) => state.remind_at(id, at),
             SupervisorMessage::SendAt(id, at, command) => drop(state.scheduled.insert((at, id), command)),
-            SupervisorMessage::ChainProgressed(chain, progress) => {
-                self.chain_progressed(chain, progress, state);
+            SupervisorMessage::ChainProgressed(progress) => {
+                self.chain_progressed(progress, state);
                 Box::pin(self.notify_waiting(myself, state)).await;
             }
             SupervisorMessage::ResumeAll => {
@@ -379,17 +379,18 @@ impl<A: Aggregate> Supervisor<A> {
     }
 
     /// Notifies the aggregates with a deadline that the chain has passed, or those with any deadline of an outage.
-    fn chain_progressed(&self, chain: Chain, progress: ChainProgress, state: &mut State<A>) {
+    fn chain_progressed(&self, progress: ChainProgress, state: &mut State<A>) {
+        let (ChainProgress::ReadTo(chain, _) | ChainProgress::Stalled(chain, _)) = progress;
         let Some(waiting) = state.deadlines.get_mut(&chain) else { return };
         match progress {
-            ChainProgress::ReadTo(block_time) => {
+            ChainProgress::ReadTo(_, block_time) => {
                 while let Some(first) = waiting.first().copied().filter(|(at, _)| *at <= block_time) {
                     waiting.remove(&first);
                     state.passed.push((first.1, chain, block_time));
                 }
                 self.pass_deadlines(state);
             }
-            ChainProgress::Stalled(_) => {
+            ChainProgress::Stalled(..) => {
                 let passed = state.passed.iter().filter(|(_, of, _)| *of == chain).map(|(id, ..)| id);
                 let ids: Vec<_> = waiting.iter().map(|(_, id)| id).chain(passed).copied().collect();
                 for id in ids {
@@ -403,8 +404,8 @@ impl<A: Aggregate> Supervisor<A> {
     /// no deadline passes before its own time.
     fn pass_deadlines(&self, state: &mut State<A>) {
         if !self.aggregates.clock.is_moving() {
-            for (id, _, block_time) in std::mem::take(&mut state.passed) {
-                self.notify(id, ChainProgress::ReadTo(block_time), state);
+            for (id, chain, block_time) in std::mem::take(&mut state.passed) {
+                self.notify(id, ChainProgress::ReadTo(chain, block_time), state);
             }
         }
     }

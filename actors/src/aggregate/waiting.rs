@@ -82,13 +82,11 @@ impl<A: Aggregate> Supervisor<A> {
     /// again. One that only waits is started for it soon.
     pub(super) fn notify(&self, id: A::Id, progress: ChainProgress, state: &mut State<A>) {
         if let Some(actor) = self.aggregates.live(id) {
-            if let Some(command) = A::on_chain_progress(progress) {
-                let _ = actor.cast(Message::fact(command));
-            }
+            let _ = actor.cast(Message::Progressed(progress));
         } else if self.aggregates.waiting(id).is_some() {
             match progress {
-                ChainProgress::ReadTo(_) => state.resting.due.push_front((id, Some(progress))),
-                ChainProgress::Stalled(_) => state.resting.due.push_back((id, Some(progress))),
+                ChainProgress::ReadTo(..) => state.resting.due.push_front((id, Some(progress))),
+                ChainProgress::Stalled(..) => state.resting.due.push_back((id, Some(progress))),
             }
         }
     }
@@ -116,11 +114,8 @@ impl<A: Aggregate> Supervisor<A> {
             let Some((id, progress)) = state.resting.due.pop_front() else { break };
             state.resting.notified.push(id);
             state.resting.notified_at = Instant::now();
-            let message = match progress.map(A::on_chain_progress) {
-                Some(command) => command.map(Message::fact),
-                None => Some(Message::CatchUp),
-            };
-            Box::pin(self.wake(myself, id, message, state)).await;
+            let message = progress.map_or(Message::CatchUp, Message::Progressed);
+            Box::pin(self.wake(myself, id, Some(message), state)).await;
             if let Some(actor) = self.aggregates.live(id) {
                 let _ = actor.cast(Message::Rest);
             }

@@ -182,7 +182,7 @@ impl CommitObserver for Tally {
         }
         let mut cells = self.cells.lock();
         let mut add = |state: PaymentState, count: i64| {
-            let cell = &mut cells[moved.chain as usize][state.status as usize];
+            let cell = &mut cells[state.chain as usize][state.status as usize];
             *cell = (cell.0 + count, cell.1 + if state.live { count } else { 0 });
         };
         moved.before.into_iter().for_each(|before| add(before, -1));

@@ -334,11 +334,15 @@ impl Aggregate for Payment {
         }
     }
 
-    fn on_chain_progress(progress: ChainProgress) -> Option<Command> {
-        Some(match progress {
-            ChainProgress::ReadTo(chain_time) => Command::PassDeadline { chain_time },
-            ChainProgress::Stalled(outage) => move_deadline(outage),
-        })
+    fn on_chain_progress(&self, progress: ChainProgress) -> Option<Command> {
+        // The payer may have chosen another chain since the payment began to wait.
+        match progress {
+            ChainProgress::ReadTo(chain, chain_time) if chain == self.terms.chain => {
+                Some(Command::PassDeadline { chain_time })
+            }
+            ChainProgress::Stalled(chain, outage) if chain == self.terms.chain => Some(move_deadline(outage)),
+            ChainProgress::ReadTo(..) | ChainProgress::Stalled(..) => None,
+        }
     }
 
     fn wallet(&self) -> Option<(Address, PaymentId)> {
@@ -415,7 +419,7 @@ fn of_transfer(payment: &Payment, key: TransferKey, from: Address, amount: Amoun
 /// Notifies a payment about outages that may have moved its deadline and that it does not know.
 fn notify_outages(payments: &Payments, payment: &Payment) {
     for outage in payments.own.outages.unknown_to(payment) {
-        payments.send(payment.id(), Message::fact(move_deadline(outage)));
+        payments.send(payment.id(), Message::Progressed(ChainProgress::Stalled(payment.terms.chain, outage)));
     }
 }
 
@@ -447,8 +451,8 @@ impl PaymentInbox for Inbox {
     }
 
     fn chain_progressed(&self, chain: Chain, block_time: Timestamp) {
-        let progress = ChainProgress::ReadTo(block_time);
-        self.payments.each_supervisor(|| SupervisorMessage::ChainProgressed(chain, progress));
+        let progress = ChainProgress::ReadTo(chain, block_time);
+        self.payments.each_supervisor(|| SupervisorMessage::ChainProgressed(progress));
     }
 
     fn chain_stalled(&self, chain: Chain, outage: u64, from: Timestamp, to: Timestamp) {
@@ -456,7 +460,7 @@ impl PaymentInbox for Inbox {
         // Stored before the notification, so that a payment that registers meanwhile gets the outage one way or the
         // other.
         self.payments.own.outages.keep(chain, outage);
-        let progress = ChainProgress::Stalled(outage);
-        self.payments.each_supervisor(|| SupervisorMessage::ChainProgressed(chain, progress));
+        let progress = ChainProgress::Stalled(chain, outage);
+        self.payments.each_supervisor(|| SupervisorMessage::ChainProgressed(progress));
     }
 }

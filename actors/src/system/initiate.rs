@@ -1,17 +1,20 @@
 //! Initiates payments: watch the wallet, commit, spawn the actor.
 
-use payferry_domain::payment::{self, ChainChoice, Decision, OverpaymentPolicy, Payment, Purpose, Terms};
+use payferry_domain::payment::{
+    self, ChainCandidate, ChainChoice, Decision, OfferedChain, OverpaymentPolicy, Payment, Purpose, Terms,
+};
 use payferry_domain::{
     Address, Amount, Asset, Chain, CustomerId, FeeBps, InitiateError, MerchantId, PaymentId, PspId, Token,
 };
 use payferry_entities::audit_log;
 use payferry_journal::payments::{RequestRows, initiation_write};
-use payferry_journal::psps::PspError;
+use payferry_journal::psps::{PspError, PspPolicies};
 use payferry_journal::{JournalError, JournalWrite, violations};
 use payferry_runtime::request::traceparent;
 
 use super::System;
 use crate::aggregate::Services;
+use crate::chains::Chains;
 use crate::compliance::{KytSubject, ScreenRequest};
 use crate::pauses::Scope;
 use crate::payment::AnswerRow;
@@ -56,6 +59,8 @@ pub enum ChainChoiceRequest {
     Named(Chain),
     /// Selected by the service.
     Best,
+    /// Selected by the payer, among all chains that are available.
+    Payer,
 }
 
 impl System {
@@ -73,7 +78,7 @@ impl System {
         if psp.policies.require_customer && request.customer_id.is_none() {
             return Err(InitiateError::CustomerRequired);
         }
-        let (chain, chain_choice) = self.choose(request.token, request.chain)?;
+        let (chain, chain_choice) = self.choose(request.token, request.chain, &psp.policies)?;
         let unavailable = InitiateError::TokenUnavailable { token: request.token, chain: Some(chain) };
         let spec = services.chains.spec(chain).ok_or(unavailable.clone())?;
         let token_address = spec.token_address(request.token).ok_or(unavailable.clone())?;
@@ -159,7 +164,12 @@ impl System {
         }
     }
 
-    fn choose(&self, token: Token, asked: ChainChoiceRequest) -> Result<(Chain, ChainChoice), InitiateError> {
+    fn choose(
+        &self,
+        token: Token,
+        asked: ChainChoiceRequest,
+        policies: &PspPolicies,
+    ) -> Result<(Chain, ChainChoice), InitiateError> {
         let Services { chains, clock, pauses, .. } = &**self.services();
         let (now, is_paused) = (clock.now(), |chain| pauses.is_paused(Scope::Chain(chain)));
         match asked {
@@ -176,9 +186,15 @@ impl System {
                     _ => Err(InitiateError::ChainAway),
                 }
             }
-            ChainChoiceRequest::Best => {
+            ChainChoiceRequest::Best | ChainChoiceRequest::Payer => {
                 if let (Some(chain), candidates) = chains.best(token, now, is_paused) {
-                    return Ok((chain, ChainChoice::Best { candidates }));
+                    let choice = match asked {
+                        ChainChoiceRequest::Payer => {
+                            ChainChoice::Payer { offered: offered(chains, token, policies, &candidates) }
+                        }
+                        _ => ChainChoice::Best { candidates },
+                    };
+                    return Ok((chain, choice));
                 }
                 let mut taking = chains.running().filter(|spec| spec.token_address(token).is_some()).peekable();
                 if taking.peek().is_none() {
@@ -191,6 +207,17 @@ impl System {
             }
         }
     }
+}
+
+/// The eligible ones of these chains, as offers to a payer.
+fn offered(chains: &Chains, token: Token, policies: &PspPolicies, candidates: &[ChainCandidate]) -> Vec<OfferedChain> {
+    let eligible = candidates.iter().filter(|candidate| candidate.eligible);
+    let offer = |candidate: &ChainCandidate| {
+        let spec = chains.spec(candidate.chain)?;
+        let finality = policies.finality_on(spec.chain, spec.finality, spec.finality_least);
+        Some(OfferedChain { chain: spec.chain, token_address: spec.token_address(token)?, finality })
+    };
+    eligible.filter_map(offer).collect()
 }
 
 /// Unguessable, URL-safe part of a magic link. The creation time comes before the random bytes: tokens created at the

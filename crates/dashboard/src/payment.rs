@@ -29,8 +29,9 @@ struct Payment {
     excess_received: String,
     amount_due: String,
     currency: String,
-    chain: String,
-    token_address: String,
+    /// `None` until the payer has chosen it.
+    chain: Option<String>,
+    token_address: Option<String>,
     intermediary_wallet: String,
     magic_link: String,
     failure: Option<String>,
@@ -104,6 +105,13 @@ struct History {
     reason: String,
 }
 
+impl Payment {
+    /// Name of its chain; empty until the payer has chosen it.
+    fn chain(&self) -> &str {
+        self.chain.as_deref().unwrap_or_default()
+    }
+}
+
 /// Query of the page: the result of the last form, and the cursor of the deliveries.
 #[derive(Debug, Deserialize)]
 pub(crate) struct PaymentQuery {
@@ -134,7 +142,7 @@ fn body(session: &Session, id: &str, payment: &Payment, log: &DeliveryList, show
             h1.mono { (id) }
             (status(&payment.status))
             @for label in &payment.labels { (badge(&label.to_lowercase(), Tone::Warn)) }
-            p { (payment.amount) " " (payment.currency) " on " (payment.chain) ", created " (ago(payment.created_at, now)) }
+            p { (payment.amount) " " (payment.currency) " on " (payment.chain.as_deref().unwrap_or("a chain of the payer's choice")) ", created " (ago(payment.created_at, now)) }
         }
         (notice(shown.done.as_deref(), &NOTICES))
         div.grid.two {
@@ -232,7 +240,7 @@ fn money(session: &Session, payment: &Payment, now: Timestamp) -> Markup {
             }
             @if let Some(settlement) = &payment.settlement {
                 dt { "Settlement" }
-                dd { (status(&settlement.status)) " " (settlement.amount) @if let Some(hash) = &settlement.tx_hash { br; (session.on_chain(&payment.chain, hash)) } }
+                dd { (status(&settlement.status)) " " (settlement.amount) @if let Some(hash) = &settlement.tx_hash { br; (session.on_chain(payment.chain(), hash)) } }
                 @if let Some(amount) = &settlement.psp_amount { dt { "To your balance" } dd { (amount) } }
                 @if let Some(fee) = &settlement.treasury_fee { dt { "Fee" } dd { (fee) } }
                 @if let Some(failure) = &settlement.failure { dt { "Settlement failed" } dd { span.bad-ink { (failure) } } }
@@ -249,9 +257,9 @@ fn terms(session: &Session, payment: &Payment) -> Markup {
             @if let Some(id) = &payment.merchant_id { dt { "Merchant" } dd { a.mono href=(of("merchant_id", id)) { (id) } } }
             @if let Some(id) = &payment.customer_id { dt { "Customer" } dd { a.mono href=(of("customer_id", id)) { (id) } } }
             @if let Some(reference) = &payment.reference { dt { "Reference" } dd { (reference) } }
-            dt { "Wallet" } dd { (session.whole_on_chain(&payment.chain, &payment.intermediary_wallet)) }
-            dt { "Token" } dd { (session.whole_on_chain(&payment.chain, &payment.token_address)) }
-            @if let Some(address) = &payment.address { dt { "Forwarded to" } dd { (session.whole_on_chain(&payment.chain, address)) } }
+            dt { "Wallet" } dd { (session.whole_on_chain(payment.chain(), &payment.intermediary_wallet)) }
+            @if let Some(token) = &payment.token_address { dt { "Token" } dd { (session.whole_on_chain(payment.chain(), token)) } }
+            @if let Some(address) = &payment.address { dt { "Forwarded to" } dd { (session.whole_on_chain(payment.chain(), address)) } }
             dt { "Payer's page" } dd { a href=(payment.magic_link) rel="noreferrer" target="_blank" { (payment.magic_link) } }
             dt { "Created" } dd { (exact(payment.created_at.0)) }
             dt { "Changed" } dd { (exact(payment.updated_at.0)) }

@@ -32,7 +32,7 @@ pub(crate) struct PaymentLine {
     amount: String,
     amount_received: String,
     currency: String,
-    chain: String,
+    chain: Option<String>,
     created_at: At,
 }
 
@@ -213,7 +213,7 @@ pub(crate) fn table(payments: &[PaymentLine], now: Timestamp) -> Markup {
                         td { (status(&one.status)) @for label in &one.labels { " " (badge(&label.to_lowercase(), Tone::Warn)) } }
                         td.n { (one.amount) " " (one.currency) }
                         td.n.wide { (one.amount_received) }
-                        td.wide { (one.chain) }
+                        td.wide { (one.chain.as_deref().unwrap_or("–")) }
                         td.wide { (one.reference.as_deref().unwrap_or("–")) }
                         td.n { (ago(one.created_at, now)) }
                     }

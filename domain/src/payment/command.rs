@@ -7,7 +7,7 @@ use super::event::Event;
 use super::money_out::{Funds, Requester};
 use super::status::Status;
 use super::transfer::{BlockRef, LISTED_MAX, ObservedTransfer, TransferKey, Verdict};
-use crate::chain::{Address, Finality, Hash32};
+use crate::chain::{Address, Chain, Finality, Hash32};
 use crate::ids::{OperationId, RefundId};
 use crate::ledger::Asset;
 use crate::money::Amount;
@@ -52,6 +52,11 @@ pub enum Command {
     PassDeadline {
         /// Timestamp of the block.
         chain_time: Timestamp,
+    },
+    /// The payer chooses the chain. (Request.)
+    ChooseChain {
+        /// One of the offered chains.
+        chain: Chain,
     },
     /// The payment's chain had an outage.
     MoveDeadline {
@@ -295,6 +300,15 @@ pub enum Rejection {
     /// Only a mismatched payment can be accepted.
     #[error("the payment is {0}, not mismatched")]
     PaymentNotMismatched(Status),
+    /// The payer cannot choose this chain.
+    #[error("this payment cannot be paid on {0}")]
+    ChainNotOffered(Chain),
+    /// The chain is fixed.
+    #[error("this payment is to be paid on {0}")]
+    ChainFixed(Chain),
+    /// An authorization is for one chain.
+    #[error("the payer has not chosen the chain yet")]
+    ChainNotChosen,
     /// A transfer is pending or held; a cancelled payment would hide it.
     #[error("a transfer to this payment has been recorded, so it cannot be cancelled")]
     TransferRecorded,
@@ -402,6 +416,9 @@ impl Rejection {
             Self::PaymentNotPending(_) => "payment_not_pending",
             Self::PaymentPending => "payment_pending",
             Self::PaymentNotMismatched(_) => "payment_not_mismatched",
+            Self::ChainNotOffered(_) => "chain_not_offered",
+            Self::ChainFixed(_) => "chain_fixed",
+            Self::ChainNotChosen => "chain_not_chosen",
             Self::TransferRecorded => "transfer_recorded",
             Self::ReceivedMoved { .. } => "received_moved",
             Self::SettlementInProgress => "settlement_in_progress",

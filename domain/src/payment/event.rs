@@ -28,6 +28,13 @@ pub enum Event {
         /// Payment deadline.
         expires_at: Timestamp,
     },
+    /// The payer chose the chain, on the page or by a transfer.
+    ChainChosen {
+        /// Chain.
+        chain: Chain,
+        /// Time of the choice.
+        at: Timestamp,
+    },
     /// A transfer was seen for the first time, mined again, or orphaned.
     TransferRecorded {
         /// Complete new entry; replaces the entry with the same key.

@@ -9,6 +9,7 @@ use super::state::{Outage, Payment};
 use super::status::{FailureReason, HistoryEntry, Label, Labels, Reason, Status};
 use super::terms::OverpaymentPolicy;
 use super::transfer::{Decision, Transfer, TransferKey, TransferStatus};
+use crate::chain::Chain;
 use crate::ids::{OperationId, RefundId};
 use crate::money::{Amount, split_fee};
 use crate::time::Timestamp;
@@ -35,6 +36,7 @@ fn apply(payment: &mut Payment, event: &Event) {
         Event::Initiated { terms, expires_at } => {
             *payment = Payment { version: payment.version, ..Payment::new((**terms).clone(), *expires_at) };
         }
+        Event::ChainChosen { chain, at } => choose_chain(payment, *chain, *at),
         Event::TransferRecorded { transfer, remine_until } => {
             // The label is set even if the transfer had not counted, when there is nothing else to undo.
             if transfer.status == TransferStatus::Orphaned && transfer.is_right() && !payment.is_dust(transfer) {
@@ -325,6 +327,17 @@ fn reorganise(payment: &mut Payment, reopened: bool, at: Timestamp) {
 fn withdraw(settlement: &mut Settlement) {
     settlement.state = SettlementState::Withdrawn;
     settlement.retry_at = None;
+}
+
+/// Fixes the chain, with its token and finality. Its own outages move the deadline from now on.
+fn choose_chain(payment: &mut Payment, chain: Chain, at: Timestamp) {
+    let Some(offer) = payment.terms.offered().iter().find(|offer| offer.chain == chain).cloned() else { return };
+    (payment.terms.chain, payment.terms.token_address, payment.terms.finality) =
+        (offer.chain, offer.token_address, offer.finality);
+    payment.chain_chosen_at = Some(at);
+    payment.first_expires_at = payment.expires_at;
+    payment.outages.clear();
+    note(payment, payment.status, Reason::ChainChosen, at);
 }
 
 /// Confirms with the one settlement operation: an existing settlement is queued again; one that the chain executed

@@ -4,8 +4,8 @@
 use ulid::Ulid;
 
 use super::{
-    BlockRef, ChainChoice, Command, Decision, ObservedTransfer, OverpaymentPolicy, Presence, Purpose, Terms,
-    TransferFinality, TransferKey, Verdict,
+    BlockRef, ChainChoice, Command, Decision, ObservedTransfer, OfferedChain, OverpaymentPolicy, Presence, Purpose,
+    Terms, TransferFinality, TransferKey, Verdict,
 };
 use crate::chain::{Address, Chain, Finality, FinalityPolicy, Hash32};
 use crate::ids::{MerchantId, PaymentId, PspId};
@@ -65,6 +65,14 @@ pub fn terms() -> Terms {
         traceparent: None,
         created_at: START,
     }
+}
+
+/// The same, but the payer chooses between Base and Polygon, with three blocks on Polygon.
+pub fn terms_of_choice() -> Terms {
+    let offer = |chain, finality| OfferedChain { chain, token_address: USDC, finality };
+    let three = FinalityPolicy::flat(Finality::Blocks(3));
+    let offered = vec![offer(Chain::Base, FinalityPolicy::sandbox()), offer(Chain::Polygon, three)];
+    Terms { chain_choice: ChainChoice::Payer { offered }, ..terms() }
 }
 
 /// A verdict of the provider on a plain account.

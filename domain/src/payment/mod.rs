@@ -44,7 +44,7 @@ pub use react::{REVIEW_ALARM_SECS, ended_alarms, only_waits, react, resume};
 pub use replay::{DecisionDifference, Replayed, StoredTransition, Unreplayable, replay};
 pub use state::{KytSummary, Outage, Payment};
 pub use status::{FailureReason, HistoryEntry, Label, Labels, PublicFailure, Reason, Status};
-pub use terms::{ChainCandidate, ChainChoice, OverpaymentPolicy, Purpose, Terms};
+pub use terms::{ChainCandidate, ChainChoice, OfferedChain, OverpaymentPolicy, Purpose, Terms};
 pub use transfer::{
     BlockRef, DUST_LISTED_MAX, Decision, LISTED_MAX, MISDIRECTED_LISTED_MAX, ObservedTransfer, PARTS_LISTED_MAX,
     Presence, Transfer, TransferKey, TransferStatus, TransferToken, Verdict, WHOLES_LISTED_MAX,

@@ -24,6 +24,7 @@ pub const REVIEW_ALARM_SECS: i64 = 24 * 3_600;
 pub fn react(after: &Payment, event: &Event) -> Vec<Effect> {
     match event {
         Event::Initiated { .. }
+        | Event::ChainChosen { .. }
         | Event::DeadlineMoved { .. }
         | Event::DeadlinePassed { .. }
         | Event::Mismatched { .. } => deadline(after).into_iter().collect(),

@@ -12,7 +12,7 @@ use super::money_out::{Funds, Refund, RefundState, Settlement, SettlementState, 
 use super::status::{FailureReason, HistoryEntry, Label, Labels, PublicFailure, Reason, Status};
 use super::terms::Terms;
 use super::transfer::{Decision, Transfer, TransferKey, TransferStatus, TransferToken, Verdict};
-use crate::chain::{Address, Finality};
+use crate::chain::{Address, Chain, Finality};
 use crate::ids::PaymentId;
 use crate::ledger::Asset;
 use crate::money::{Amount, Token};
@@ -36,9 +36,11 @@ pub struct Payment {
     pub labels: Labels,
     /// Failure reason. Set exactly while the payment is failed.
     pub failure_reason: Option<FailureReason>,
+    /// Time at which the payer chose the chain, if the payer has and could.
+    pub chain_chosen_at: Option<Timestamp>,
     /// Payment deadline, including outages.
     pub expires_at: Timestamp,
-    /// Payment deadline at initiation.
+    /// Payment deadline at initiation, or when the payer chose the chain.
     pub first_expires_at: Timestamp,
     /// Outages that moved the deadline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -114,6 +116,7 @@ impl Payment {
             status: Status::Pending,
             labels: Labels::NONE,
             failure_reason: None,
+            chain_chosen_at: None,
             expires_at,
             first_expires_at: expires_at,
             outages: Vec::new(),
@@ -135,6 +138,16 @@ impl Payment {
     /// Returns the id.
     pub fn id(&self) -> PaymentId {
         self.terms.id
+    }
+
+    /// Returns the chain, once it is fixed.
+    pub fn chain(&self) -> Option<Chain> {
+        (!self.awaits_chain()).then_some(self.terms.chain)
+    }
+
+    /// Returns true if the payer has not chosen the chain yet.
+    pub fn awaits_chain(&self) -> bool {
+        self.chain_chosen_at.is_none() && !self.terms.offered().is_empty()
     }
 
     /// Returns the transfer with this key.
@@ -424,7 +437,10 @@ impl Payment {
     pub fn public_history(&self) -> impl Iterator<Item = (&HistoryEntry, &'static str)> {
         let is_pay_in = self.terms.purpose.is_pay_in();
         self.history.iter().scan(None, move |before: &mut Option<(Status, &'static str)>, entry| {
-            let noted = matches!(entry.reason, Reason::MoreReceived | Reason::DeadlineMoved | Reason::Reorged);
+            let noted = matches!(
+                entry.reason,
+                Reason::MoreReceived | Reason::DeadlineMoved | Reason::ChainChosen | Reason::Reorged
+            );
             let status = match (entry.status, entry.reason, *before) {
                 (status, _, _) if is_pay_in => status.as_str(),
                 // The entry only records an event; the public status does not change.

@@ -109,6 +109,8 @@ named! {
         Reorged = "reorged",
         /// The deadline was extended by the length of an outage.
         DeadlineMoved = "deadline_moved",
+        /// The payer chose the chain.
+        ChainChosen = "chain_chosen",
         /// The entry was written by a version with reasons that this version does not know.
         #[serde(other)]
         Unknown = "unknown",

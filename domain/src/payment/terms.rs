@@ -1,4 +1,4 @@
-//! Terms of a payment. They never change.
+//! Terms of a payment. They never change, except that the payer may choose the chain once.
 
 use serde::{Deserialize, Serialize};
 
@@ -97,6 +97,14 @@ impl Purpose {
 }
 
 impl Terms {
+    /// Returns the chains that the payer can, or could, choose.
+    pub fn offered(&self) -> &[OfferedChain] {
+        match &self.chain_choice {
+            ChainChoice::Payer { offered } => offered,
+            ChainChoice::Asked | ChainChoice::Best { .. } => &[],
+        }
+    }
+
     /// Returns the public id: `pay_`, or `tr_` for a transfer.
     pub fn public_id(&self) -> String {
         match self.purpose {
@@ -118,6 +126,22 @@ pub enum ChainChoice {
         /// Every candidate chain, including the selected one.
         candidates: Vec<ChainCandidate>,
     },
+    /// The payer chooses. Until then, the chain, its token and its finality are those of the best offered chain.
+    Payer {
+        /// Chains that the payer can choose. The wallet has the same address on all of them.
+        offered: Vec<OfferedChain>,
+    },
+}
+
+/// A chain that the payer can choose.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfferedChain {
+    /// Chain.
+    pub chain: Chain,
+    /// Contract of the token on it.
+    pub token_address: Address,
+    /// Required finality by amount on it.
+    pub finality: FinalityPolicy,
 }
 
 /// One candidate chain of a `best` selection.

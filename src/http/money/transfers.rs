@@ -6,11 +6,12 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_actors::InitiatePayment;
+use payferry_actors::{ChainChoiceRequest, InitiatePayment};
 use payferry_domain::payment::{Payment, Purpose, Status};
 use payferry_domain::{CustomerId, TransferId};
 use payferry_entities::payments::{Column, Entity, Model};
 use payferry_evm::wallet::checksummed;
+use payferry_httpkit::error::FieldError;
 use payferry_httpkit::extract::Field as _;
 use payferry_httpkit::extract::field::required;
 use payferry_httpkit::lists::{Found, Page, PageParams, read_page};
@@ -83,6 +84,10 @@ pub struct CustomerTransferList {
 )]
 pub async fn create(State(app): State<AppState>, request: Submission<Money>) -> Result<Response, ApiError> {
     let TransferRequest { terms, customer_id } = request.parse()?;
+    if terms.chain == ChainChoiceRequest::Payer {
+        let error = FieldError::new("chain", "unknown_value", "must be one of: base, polygon, arbitrum, best");
+        return Err(ApiError::Validation(vec![error]));
+    }
     initiate::check_customer(&app, request.psp_id, customer_id).await?;
     let to = wallet_of(&app, customer_id).await?;
     check_suitable(&app, to).await?;

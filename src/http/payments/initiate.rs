@@ -33,6 +33,8 @@ pub const METADATA_BYTES_MAX: usize = 16 * 1024;
 pub const METADATA_LEVELS_MAX: usize = 32;
 /// The chain name that lets the service choose.
 const BEST: &str = "best";
+/// Value of `chain` that lets the payer choose.
+const PAYER: &str = "payer";
 
 request! {
     /// Fields of the PSP's own, in every request that moves money.
@@ -74,15 +76,14 @@ request! {
     }
 }
 
-/// The name of a chain, or [`BEST`].
+/// The name of a chain, [`BEST`] or [`PAYER`].
 const CHAIN: Rule<ChainChoiceRequest> = Rule {
-    read: |value| {
-        if value == BEST {
-            return Ok(ChainChoiceRequest::Best);
-        }
-        read::word::<Chain>(value, "base, polygon, arbitrum, best").map(ChainChoiceRequest::Named)
+    read: |value| match value.as_str() {
+        Some(BEST) => Ok(ChainChoiceRequest::Best),
+        Some(PAYER) => Ok(ChainChoiceRequest::Payer),
+        _ => read::word::<Chain>(value, "base, polygon, arbitrum, best, payer").map(ChainChoiceRequest::Named),
     },
-    schema: || rule::one_of(Chain::ALL.iter().map(|chain| chain.as_str()).chain([BEST])),
+    schema: || rule::one_of(Chain::ALL.iter().map(|chain| chain.as_str()).chain([BEST, PAYER])),
 };
 
 /// Create a payment

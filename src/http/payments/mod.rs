@@ -78,7 +78,7 @@ impl Addresses {
     fn payment_uri(&self, chains: &Chains, payment: &Payment) -> Option<String> {
         let waits = payment.status == Status::Pending || payment.is_completable();
         let due = Some(payment.amount_due()).filter(|due| waits && !due.is_zero())?;
-        Some(self.transfer_uri(chains, payment.terms.chain, due))
+        Some(self.transfer_uri(chains, payment.chain()?, due))
     }
 }
 

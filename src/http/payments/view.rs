@@ -1,8 +1,8 @@
 //! A payment in answers.
 
 use payferry_domain::payment::{
-    ChainCandidate, ChainChoice, Decision, HistoryEntry, Label, Payment, PublicFailure, Settlement, SettlementState,
-    Transfer, TransferStatus, TransferToken, Verdict,
+    ChainCandidate, ChainChoice, Decision, HistoryEntry, Label, OfferedChain, Payment, PublicFailure, Settlement,
+    SettlementState, Transfer, TransferStatus, TransferToken, Verdict,
 };
 use payferry_domain::{Address, Amount, Finality, Token};
 use payferry_evm::wallet::checksummed;
@@ -56,10 +56,10 @@ record! {
         amount_due: String = payment.amount_due().to_string(),
         /// USDC or USDT.
         currency: &'static str = terms.token.as_str(),
-        /// The chain on which the payment is due.
-        chain: &'static str = terms.chain.as_str(),
-        /// The token's contract. Transfers of other contracts do not count.
-        token_address: String = addresses.token.clone(),
+        /// The chain on which the payment is due. Null until the payer has chosen it.
+        chain: Option<&'static str> = payment.chain().map(Chain::as_str),
+        /// The token's contract. Transfers of other contracts do not count. Null until the payer has chosen the chain.
+        token_address: Option<String> = payment.chain().map(|_| addresses.token.clone()),
         /// The address to which the payer sends the money.
         intermediary_wallet: String = addresses.wallet.clone(),
         /// URL of the payer's page.
@@ -95,7 +95,7 @@ record! {
         settlement: Option<SettlementRecord> =
             payment.settlement.as_deref().map(|settlement| SettlementRecord::of(payment, settlement)),
         refunds: Vec<RefundRecord> = RefundRecord::all(payment),
-        /// With `best`: the candidate chains.
+        /// With `best` and `payer`: the candidate chains.
         #[serde(skip_serializing_if = "Option::is_none")]
         chain_candidates: Option<Vec<ChainCandidateRecord>> = chain_candidates(payment),
         /// As submitted.
@@ -186,14 +186,14 @@ record! {
 record! {
     fn of(payment: &Payment, candidate: &ChainCandidate) {}
 
-    /// A candidate chain of `best`.
+    /// A candidate chain.
     #[derive(Debug)]
     pub(super) struct ChainCandidateRecord {
         chain: &'static str = candidate.chain.as_str(),
         /// True if it could have been chosen.
         eligible: bool = candidate.eligible,
         /// True if it was chosen.
-        chosen: bool = candidate.chain == payment.terms.chain,
+        chosen: bool = Some(candidate.chain) == payment.chain(),
         reason: String = candidate.reason.clone(),
     }
 }
@@ -238,8 +238,16 @@ fn confirmations(app: &AppShared, payment: &Payment) -> Option<u64> {
     Some((read + 1).saturating_sub(youngest))
 }
 
-/// The candidates of `best`; `None` if the request named the chain.
+/// The candidates of `best`, or those that the payer can choose; `None` if the request named the chain.
 pub(super) fn chain_candidates(payment: &Payment) -> Option<Vec<ChainCandidateRecord>> {
-    let ChainChoice::Best { candidates } = &payment.terms.chain_choice else { return None };
+    let offer = |offer: &OfferedChain| {
+        let reason = if payment.chain() == Some(offer.chain) { "chosen by the payer" } else { "offered to the payer" };
+        ChainCandidate { chain: offer.chain, eligible: true, reason: reason.to_owned() }
+    };
+    let candidates = match &payment.terms.chain_choice {
+        ChainChoice::Asked => return None,
+        ChainChoice::Best { candidates } => candidates,
+        ChainChoice::Payer { offered } => &offered.iter().map(offer).collect(),
+    };
     Some(candidates.iter().map(|candidate| ChainCandidateRecord::of(payment, candidate)).collect())
 }

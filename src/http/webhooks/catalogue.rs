@@ -187,9 +187,14 @@ fn body(name: EventName) -> Schema {
             .sometimes("reference", "As submitted.", rule::string())
             .always("amount", "The amount due, or to be sent.", amount())
             .always("token", "", one_of::<Token>())
-            .always("chain", "", one_of::<Chain>())
             .sometimes("tx_hash", "The transaction of the event.", hash())
             .sometimes("metadata", "As submitted.", rule::free_schema());
+        body = match subject {
+            Subject::Payment | Subject::Refund => {
+                body.sometimes("chain", "Absent until the payer has chosen it.", one_of::<Chain>())
+            }
+            _ => body.always("chain", "", one_of::<Chain>()),
+        };
     }
     match subject {
         Subject::Payment | Subject::Transfer | Subject::Refund => {

@@ -11,9 +11,11 @@ use payferry_domain::payment::{HistoryEntry, Payment, Status};
 use payferry_entities::Database;
 use sea_orm::{ConnectionTrait, DbBackend, DbErr};
 
-/// Status of a payment, with the need for an actor.
+/// Status of a payment, with its chain and the need for an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PaymentState {
+    /// Chain of the payment. It changes if the payer chooses another.
+    pub chain: Chain,
     /// Status of the payment.
     pub status: Status,
     /// True if the payment needs an actor.
@@ -23,15 +25,13 @@ pub struct PaymentState {
 impl PaymentState {
     /// Returns the state of `payment`.
     pub fn of(payment: &Payment) -> Self {
-        Self { status: payment.status, live: payment.is_live() }
+        Self { chain: payment.terms.chain, status: payment.status, live: payment.is_live() }
     }
 }
 
 /// A committed change of one payment.
 #[derive(Debug)]
 pub struct PaymentMove {
-    /// The payment's chain.
-    pub chain: Chain,
     /// Before the commit; `None` if the commit created the payment.
     pub before: Option<PaymentState>,
     /// After the commit.
@@ -42,16 +42,14 @@ pub struct PaymentMove {
 
 impl PaymentMove {
     pub(crate) fn made(payment: &Payment) -> Self {
-        let (chain, after) = (payment.terms.chain, PaymentState::of(payment));
-        Self { chain, before: None, after, steps: Vec::new() }
+        Self { before: None, after: PaymentState::of(payment), steps: Vec::new() }
     }
 
     pub(crate) fn between(before: &Payment, after: &Payment) -> Self {
         let known = before.history.len();
         let steps =
             if after.history.len() > known { after.history[known.saturating_sub(1)..].to_vec() } else { Vec::new() };
-        let (chain, state) = (after.terms.chain, PaymentState::of(after));
-        Self { chain, before: Some(PaymentState::of(before)), after: state, steps }
+        Self { before: Some(PaymentState::of(before)), after: PaymentState::of(after), steps }
     }
 }
 

@@ -316,6 +316,7 @@ fn entry_of(event: &Event, chain: Chain) -> TimelineEntry {
             html! { strong { "Initiated" } " for " (terms.amount) " " (terms.token) " on " (terms.chain) },
             html! { "payable until " (exact(*expires_at)) },
         ),
+        Event::ChainChosen { chain, .. } => said(Tone::Idle, html! { "The payer chose " (chain) }),
         Event::TransferRecorded { transfer, remine_until } => with(
             if remine_until.is_some() { Tone::Warn } else { Tone::Idle },
             html! { "Transfer of " (transfer.amount) " " (transfer.status) ", in block " (transfer.block.number) },

@@ -20,6 +20,9 @@ use crate::time::Timestamp;
 /// Accepts an authorization. The signature was verified before.
 pub(super) fn request(payment: &Payment, order: &AuthorizationOrder, now: Timestamp) -> Result<Vec<Event>, Rejection> {
     let is_receive = order.kind == AuthorizationKind::Receive;
+    if payment.awaits_chain() {
+        return Err(Rejection::ChainNotChosen);
+    }
     if payment.authorization.as_deref().is_some_and(Authorization::is_unfinished) {
         return Err(Rejection::AuthorizationInProgress);
     }

@@ -17,6 +17,7 @@ use super::transfer::{
     Decision, ObservedTransfer, Presence, Transfer, TransferKey, TransferStatus, TransferToken, Verdict, has_room,
     room_for_more,
 };
+use crate::chain::{Address, Chain};
 use crate::ids::OperationId;
 use crate::money::Amount;
 use crate::time::Timestamp;
@@ -37,7 +38,8 @@ pub const RETRY_MAX_SECS: i64 = 3_600;
 pub fn decide(payment: &Payment, command: &Command, now: Timestamp) -> Result<Vec<Event>, Rejection> {
     let own = match command {
         Command::ObserveTransfer(observed) => observe(payment, observed, now),
-        Command::TakeIn { observed } => list_set_aside(payment, observed)?,
+        Command::ChooseChain { chain } => choose_chain(payment, *chain, now)?,
+        Command::TakeIn { observed } => list_set_aside(payment, observed, now)?,
         Command::FinaliseTransfers(reached) => finalise(payment, reached),
         Command::ScreenTransfer { key, verdict } => screen(payment, *key, verdict)?,
         Command::PassDeadline { chain_time } => pass_deadline(payment, *chain_time),
@@ -141,8 +143,42 @@ pub(super) fn retry_at(failures: u32, now: Timestamp) -> Timestamp {
     now.plus_secs(RETRY_FIRST_SECS.saturating_mul(factor).min(RETRY_MAX_SECS))
 }
 
+/// Fixes the chain that the payer chose. The same choice again changes nothing.
+fn choose_chain(payment: &Payment, chain: Chain, now: Timestamp) -> Result<Vec<Event>, Rejection> {
+    if !payment.awaits_chain() {
+        return if payment.terms.chain == chain {
+            Ok(Vec::new())
+        } else {
+            Err(Rejection::ChainFixed(payment.terms.chain))
+        };
+    }
+    if payment.status != Status::Pending || payment.deadline_passed() {
+        return Err(Rejection::PaymentNotPending(payment.status));
+    }
+    if !payment.terms.offered().iter().any(|offer| offer.chain == chain) {
+        return Err(Rejection::ChainNotOffered(chain));
+    }
+    Ok(vec![Event::ChainChosen { chain, at: now }])
+}
+
+/// A transfer of the due token on an offered chain chooses the chain, however late it is.
+fn chosen_by(payment: &Payment, observed: &ObservedTransfer, now: Timestamp) -> Option<Event> {
+    let is_offered = |chain: Chain, token_address: Address| {
+        payment.terms.offered().iter().any(|offer| (offer.chain, offer.token_address) == (chain, token_address))
+    };
+    let chooses = payment.awaits_chain()
+        && observed.presence == Presence::Present
+        && is_offered(observed.key.chain, observed.token_address)
+        && !payment.is_dust_amount(observed.amount);
+    chooses.then_some(Event::ChainChosen { chain: observed.key.chain, at: now })
+}
+
 /// Applies the watcher's row, unless it is outdated, or new and beyond the list limits.
 fn observe(payment: &Payment, observed: &ObservedTransfer, now: Timestamp) -> Vec<Event> {
+    if let Some(chosen) = chosen_by(payment, observed, now) {
+        let recorded = observe(&evolve(payment.clone(), &chosen), observed, now);
+        return if recorded.is_empty() { recorded } else { [vec![chosen], recorded].concat() };
+    }
     let known = payment.transfer(observed.key);
     if known.is_some_and(|known| known.revision >= observed.revision) {
         return Vec::new();
@@ -166,19 +202,24 @@ fn observe(payment: &Payment, observed: &ObservedTransfer, now: Timestamp) -> Ve
 
 /// Lists transfers that were set aside, up to the limit, and processes them normally from then on. `observed` names
 /// each transfer once.
-fn list_set_aside(payment: &Payment, observed: &[ObservedTransfer]) -> Result<Vec<Event>, Rejection> {
+fn list_set_aside(payment: &Payment, observed: &[ObservedTransfer], now: Timestamp) -> Result<Vec<Event>, Rejection> {
     let is_aside =
         |observed: &&ObservedTransfer| observed.presence == Presence::Present && payment.sets_aside(observed);
+    let mut aside: Vec<&ObservedTransfer> = observed.iter().filter(is_aside).collect();
+    if aside.is_empty() {
+        return Err(Rejection::NothingSetAside);
+    }
+    aside.truncate(room_for_more(payment));
+    if aside.is_empty() {
+        return Err(Rejection::ListFull);
+    }
+    let chosen = aside.iter().find_map(|observed| chosen_by(payment, observed, now));
+    let payment = &chosen.iter().fold(payment.clone(), evolve);
     let record = |observed: &ObservedTransfer| {
         let transfer = Box::new(entry(payment, None, observed));
         Event::TransferRecorded { transfer, remine_until: None }
     };
-    let mut events: Vec<Event> = observed.iter().filter(is_aside).map(record).collect();
-    if events.is_empty() {
-        return Err(Rejection::NothingSetAside);
-    }
-    events.truncate(room_for_more(payment));
-    if events.is_empty() { Err(Rejection::ListFull) } else { Ok(events) }
+    Ok(chosen.into_iter().chain(aside.into_iter().map(record)).collect())
 }
 
 /// Returns true if losing a counted transfer returns the payment to pending. If the PSP has decided, or the payment is

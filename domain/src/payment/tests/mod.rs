@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 
 mod authorization;
+mod choice;
 mod deliveries;
 mod ledger;
 mod many_at_once;

@@ -44,6 +44,7 @@ fn wish() -> impl Strategy<Value = Command> {
     let recipient = (address(), address());
     prop_oneof![
         1 => Just(Command::Cancel),
+        1 => prop::sample::select(Chain::ALL.to_vec()).prop_map(|chain| Command::ChooseChain { chain }),
         2 => some_amount.clone().prop_map(|text| Command::Accept { expected_received: text.map(amount) }),
         3 => (1..6u128, some_amount, recipient, prop::sample::select(Funds::ALL.to_vec()), requester.clone(), prop::bool::ANY)
             .prop_map(|(n, text, (to, plain), funds, by, hold)| {
@@ -120,14 +121,15 @@ pub(super) fn any_terms() -> impl Strategy<Value = Terms> {
         FinalityPolicy::sandbox(),
         FinalityPolicy { small_below: amount("11"), ..FinalityPolicy::default_for(Chain::Base) },
     ]);
-    (policy, finality, prop::bool::ANY, 0..3_000u16, 0..3i64).prop_map(
-        |(overpayment, finality, refund_to_sender, fee, absolute)| Terms {
+    let base = prop_oneof![4 => Just(terms()), 1 => Just(terms_of_choice())];
+    (base, policy, finality, prop::bool::ANY, 0..3_000u16, 0..3i64).prop_map(
+        |(base, overpayment, finality, refund_to_sender, fee, absolute)| Terms {
             overpayment,
             finality,
             refund_to_sender,
             fee_bps: FeeBps::new(fee).unwrap(),
             tolerance: Tolerance { absolute: Amount::from_tokens(absolute), bps: 0 },
-            ..terms()
+            ..base
         },
     )
 }
@@ -136,6 +138,7 @@ fn is_fact(command: &Command) -> bool {
     !matches!(
         command,
         Command::Cancel
+            | Command::ChooseChain { .. }
             | Command::Accept { .. }
             | Command::RequestRefund(_)
             | Command::DecideRefund { .. }
