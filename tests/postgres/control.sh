@@ -11,6 +11,9 @@
 #   promote NAME           makes the standby the primary, without a standby of its own (only --standby: Patroni promotes by itself)
 #   rejoin NAME            makes a server the synchronous standby of the other one: kills it and copies the data anew; with
 #                          --patroni the same as `start` and `synced`
+#   base NAME              takes a base backup, and archives the log from then on (only --standby)
+#   recover NAME [TIME]    kills a server whose log is archived, and starts it from the base backup and the log: up to this time, or
+#                          to the end
 #   writable NAME          waits until the server, or a server behind proxy, accepts writes
 #   synced                 waits until the primary has a synchronous standby
 #   primary                prints the name of each server that accepts writes, one a line: none during a failover, two after a split
@@ -171,6 +174,38 @@ rejoin() {
   sql "$other" 'SELECT pg_reload_conf()' > /dev/null
 }
 
+is_archiving() { [ "$(sql "$name" "SELECT count(*) FROM pg_stat_replication WHERE application_name = 'pg_receivewal'")" = 1 ]; }
+is_archived() {
+  [ "$(sql "$name" "SELECT flush_lsn >= pg_current_wal_flush_lsn() FROM pg_stat_replication WHERE application_name = 'pg_receivewal'")" = t ]
+}
+base() {
+  local server="host=$address port=${port[$name]} user=postgres"
+  (cd "$name" && "${as_server[@]}" mkdir archive)
+  (cd "$name" && "${as_server[@]}" "$programs/pg_receivewal" -S archive --create-slot -d "$server") >> "$name.log" 2>&1
+  set -m
+  (cd "$name" && exec "${as_server[@]}" "$programs/pg_receivewal" -D archive -S archive --synchronous -d "$server" \
+    < /dev/null >> "$folder/$name.log" 2>&1) &
+  set +m
+  wait_for "the log of $name is not archived" is_archiving
+  (cd "$name" && "${as_server[@]}" "$programs/pg_basebackup" -D base -c fast "${sync[@]}" -d "$server") >> "$name.log" 2>&1 \
+    || { cat "$name.log" >&2; fail "$name cannot be copied"; }
+}
+recover() {
+  if ! is_gone "$name"; then wait_for "the log of $name is not archived" is_archived; fi
+  kill_server
+  rm -rf "$name/data"
+  (cd "$name" && "${as_server[@]}" cp -a base data && "${as_server[@]}" touch data/recovery.signal)
+  # The newest file of the archive is not complete.
+  cat >> "$name/data/postgresql.auto.conf" <<SETTINGS
+synchronous_standby_names = ''
+restore_command = 'cp ../archive/%f %p || cp ../archive/%f.partial %p'
+recovery_target_action = 'promote'
+SETTINGS
+  if [ -n "$option" ]; then echo "recovery_target_time = '$option'" >> "$name/data/postgresql.auto.conf"; fi
+  start
+  wait_for "$name does not accept writes" is_writable "$name"
+}
+
 # A command that was running may have started another process; it cannot after its folder is gone.
 is_removed() {
   if is_gone && [ ! -e "$folder" ]; then return; fi
@@ -182,7 +217,7 @@ is_removed() {
 if [ "$command" != remove ]; then cd "$folder"; fi
 case $command in
   synced | primary | remove) ;;
-  start | stop | kill | freeze | thaw | promote | rejoin | writable | log)
+  start | stop | kill | freeze | thaw | promote | rejoin | base | recover | writable | log)
     [[ $name =~ ^(p1|p2|etcd|proxy)$ && -d $name ]] || fail "no server has the name '$name'"
     ;;
   *) fail "unknown command '$command'" ;;
@@ -200,6 +235,10 @@ case $command in
   rejoin)
     if [ "$mode" = standby ]; then rejoin; else start; fi
     wait_for 'no standby is synchronous' is_synced
+    ;;
+  base | recover)
+    [ "$mode" = standby ] || fail 'Patroni recovers by itself'
+    "$command"
     ;;
   writable) wait_for "$name does not accept writes" is_writable "$name" ;;
   synced) wait_for 'no standby is synchronous' is_synced ;;

@@ -4,7 +4,7 @@ use payferry_domain::payment::{
     ChainCandidate, ChainChoice, Decision, HistoryEntry, Label, OfferedChain, Payment, PublicFailure, Settlement,
     SettlementState, Transfer, TransferStatus, TransferToken, Verdict,
 };
-use payferry_domain::{Address, Amount, Finality, Token};
+use payferry_domain::{Address, Amount, Chain, Finality, Token};
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::lists::DateTime;
 use serde_json::{Map, Value};

@@ -62,6 +62,36 @@ impl Fixture {
     }
 }
 
+/// Point-in-time recovery, as the guide to backups describes it.
+#[tokio::test(flavor = "multi_thread")]
+async fn base_backup_and_archived_log_restore_any_time_and_the_last_commit() {
+    let Fixture { pair, outside, served, psp, .. } = Fixture::with_standby().await;
+    let payments = async || pair.number(0, DATABASE, PAYMENTS).await;
+    pair.control(&["base", "p1"]).await;
+    settle(&outside, &psp, "before").await;
+    let mistake = pair.number(0, DATABASE, "SELECT CAST(extract(epoch FROM now()) * 1000000 AS bigint)").await;
+    let mistake = chrono::DateTime::from_timestamp_micros(mistake).unwrap().to_rfc3339();
+    settle(&outside, &psp, "after").await;
+    assert_eq!(payments().await, 2);
+    served.stop();
+    pair.control(&["kill", "p2"]).await;
+
+    // Without what came after this time, and then with all of it. Each time, the contract refuses to settle anything twice.
+    for (arguments, expected, next) in
+        [(vec!["recover", "p1", &mistake], 1, "after-the-mistake"), (vec!["recover", "p1"], 2, "after-the-loss")]
+    {
+        pair.control(&arguments).await;
+        assert_eq!(payments().await, expected, "{arguments:?}");
+        let served = binary().serve(&outside.folder);
+        let mut psp = Psp::new(served.api_url(), &psp.api_key);
+        psp.merchant_id = psp.merchant("m-1").await;
+        settle(&outside, &psp, next).await;
+        assert_eq!(payments().await, expected + 1);
+        served.stop();
+        pair.control(&["kill", "p1"]).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn service_continues_on_the_promoted_standby_and_never_on_an_old_primary() {
     let fixture = Fixture::with_standby().await;

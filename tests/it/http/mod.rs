@@ -3,6 +3,7 @@
 mod auth;
 pub(crate) mod authorizations;
 mod bad_input;
+mod chain_choice;
 pub mod compliance;
 mod consent;
 pub(crate) mod cursors;
