@@ -1,7 +1,7 @@
 //! Database schema, one migration per change, the same for SQLite and PostgreSQL.
 //!
-//! The statements are plain SQL for both. The only difference, an auto-numbered key, is written as `{identity}` and
-//! replaced when the statement runs.
+//! The statements are plain SQL for both. The only differences, an auto-numbered key and the type of bytes, are written as
+//! `{identity}` and `{bytes}`, and replaced when the statement runs.
 
 use sea_orm_migration::prelude::*;
 use sea_orm_migration::sea_orm::{
@@ -19,6 +19,7 @@ mod m0004_customer_search;
 mod m0005_console;
 mod m0006_left_nodes;
 mod m0007_traces;
+mod m0008_checkout;
 
 /// Key of the lock of a migration: "migrate" in ASCII. PostgreSQL keeps advisory locks of each database apart.
 const LOCK: i64 = 0x006d_6967_7261_7465;
@@ -36,6 +37,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0005_console::CHANGE),
             Box::new(m0006_left_nodes::CHANGE),
             Box::new(m0007_traces::CHANGE),
+            Box::new(m0008_checkout::CHANGE),
         ]
     }
 }

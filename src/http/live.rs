@@ -27,7 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const RETRY_AFTER_MS: std::ops::Range<u64> = 2_000..6_000;
 
 /// Renders the event of a payment.
-pub(super) type Render = fn(&AppShared, &Payment) -> Event;
+pub(super) type Render = Box<dyn Fn(&AppShared, &Payment) -> Event + Send + Sync>;
 
 /// Returns true if the payment can change no more by itself. The stream then ends.
 pub(super) fn is_over(payment: &Payment) -> bool {

@@ -5,6 +5,7 @@
 //! call to the actors), and the operator's listener.
 
 pub mod auth;
+pub mod checkout;
 pub mod compliance;
 pub mod consent;
 pub mod customers;

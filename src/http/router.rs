@@ -13,8 +13,8 @@ use utoipa_axum::routes;
 
 use super::state::{AppState, Environment};
 use super::{
-    compliance, consent, customers, documents, keys, merchants, money, openapi, pages, payments, readiness, settings,
-    webhooks,
+    checkout, compliance, consent, customers, documents, keys, merchants, money, openapi, pages, payments, readiness,
+    settings, webhooks,
 };
 
 /// The router for PSPs and payers, with the routes that only some environments have.
@@ -74,6 +74,7 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .routes(routes!(keys::change::rotate))
         .routes(routes!(keys::change::revoke))
         .routes(routes!(settings::show, settings::change))
+        .routes(routes!(checkout::upload, checkout::delete))
         .split_for_parts();
     let document = openapi::complete(bare_document.merge_from(prefixed_document), app.config.public_url.as_str());
     let query_names = query_names(&document);
@@ -88,7 +89,9 @@ pub fn router_with(app: AppState, more: Router<AppState>) -> Router {
         .merge(pages::reference::routes())
         .route("/pay/{token}", get(pages::pay::serve))
         .route("/pay/{token}/events", get(pages::pay::events))
+        .route("/pay/{token}/chain", post(pages::pay::choose_chain))
         .route("/pay/{token}/authorization", post(pages::pay::authorize))
+        .route(&format!("{}/{{hash}}", checkout::LOGOS), get(checkout::serve))
         .route("/compliance/callbacks/{provider}", post(compliance::take))
         .route("/consent", get(pages::consent::show).post(pages::consent::accept))
         .merge(more)

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use axum::response::Response;
-use payferry_accounts::tenants::{self, PspRecord};
+use payferry_accounts::tenants::{self, PolicyChange, PspRecord};
 use payferry_domain::Chain;
 use payferry_domain::payment::OverpaymentPolicy;
 use payferry_evm::ChainSpec;
 use payferry_httpkit::extract::RequestBody as _;
+use payferry_httpkit::extract::field::optional_object;
 use payferry_httpkit::lists::DateTime;
 use payferry_httpkit::{Answer, ApiError, Caller, Fault, Full, Problem, Read, Submission, request};
 use payferry_journal::audit::Actor;
@@ -22,6 +23,7 @@ use payferry_operator::tenant_failure;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::checkout::{CheckoutRecord, CheckoutRequest};
 use super::state::{AppShared, AppState};
 
 record! {
@@ -64,6 +66,8 @@ record! {
         /// Required finality on each running chain.
         #[schema(value_type = BTreeMap<String, FinalityRecord>)]
         finality: BTreeMap<Chain, FinalityRecord> = finality.collect(),
+        /// Appearance of the payer's page.
+        checkout: CheckoutRecord = CheckoutRecord::of(app, &policies.checkout),
         /// The treasury's share of each settlement, in basis points. Set by the operator.
         fee_bps: u16 = policies.fee_bps.get(),
         /// Limits of outbound transfers. Set by the operator.
@@ -123,10 +127,15 @@ pub struct SettingsAnswer {
 
 impl SettingsAnswer {
     /// The settings as they apply on this node.
-    async fn read(app: &AppShared, psp: &PspRecord, message: &'static str) -> Result<Self, ApiError> {
+    pub(super) async fn read(app: &AppShared, psp: &PspRecord, message: &'static str) -> Result<Self, ApiError> {
         let wallets = withdrawal::list(app.database(), psp.id, app.clock().real_now()).await?;
         let record = || SettingsRecord::of(app, psp, &wallets);
         Ok(Self { message, record: record(), settings: record() })
+    }
+
+    /// The message after a change.
+    pub(super) const fn message(is_changed: bool) -> &'static str {
+        if is_changed { "Settings changed" } else { "Settings unchanged" }
     }
 }
 
@@ -143,6 +152,9 @@ pub async fn show(State(app): State<AppState>, caller: Caller<Read>) -> Result<A
     Answer::ok(&SettingsAnswer::read(&app, &psp, "Settings").await?)
 }
 
+/// The field with the appearance of the payer's page.
+const CHECKOUT: &str = "checkout";
+
 /// Settings that only the operator can set.
 const READ_ONLY: [&str; 7] = [
     "fee_bps",
@@ -158,13 +170,15 @@ request! {
     /// Settings to change; the others stay. No other field is accepted.
     pub struct SettingsRequest refusing(not_settable) {
         ..policies: PolicyFields,
+        /// Appearance of the payer's page.
+        checkout: Option<CheckoutRequest> = optional_object(),
     }
 }
 
 /// Change the settings
 ///
-/// They apply to payments created from then on (`event_families` to all), at once on this node and within a second on
-/// others. Each change is written to the audit log. Requires a key with full scope.
+/// They apply to payments created from then on (`event_families` and `checkout` to all), at once on this node and within a
+/// second on others. Each change is written to the audit log. Requires a key with full scope.
 #[utoipa::path(
     patch, path = "/api/v1/settings", tag = "Settings", operation_id = "changeSettings", request_body = SettingsRequest,
     responses(
@@ -177,14 +191,15 @@ request! {
 pub async fn change(State(app): State<AppState>, request: Submission<Full>) -> Result<Response, ApiError> {
     let change = request.read(|body| {
         body.only(&SettingsRequest::names(), not_settable);
-        Some(fields::policies(body, app.system.chains()))
+        let policies = fields::policies(body, app.system.chains());
+        let checkout = body.optional_object(CHECKOUT, CheckoutRequest::read).map(CheckoutRequest::change);
+        Some(PolicyChange { checkout: checkout.unwrap_or_default(), ..policies })
     })?;
     let transaction = app.database().begin().await?;
     let (by, now) = (Actor::ApiKey(request.key_id), app.clock().real_now());
     let (psp, is_changed) =
         tenants::change_psp_in(&transaction, request.psp_id, None, change, &by, now).await.map_err(tenant_failure)?;
-    let message = if is_changed { "Settings changed" } else { "Settings unchanged" };
-    let answer = Answer::ok(&SettingsAnswer::read(&app, &psp, message).await?)?;
+    let answer = Answer::ok(&SettingsAnswer::read(&app, &psp, SettingsAnswer::message(is_changed)).await?)?;
     let answered = request.idempotency.commit(transaction, answer).await?;
     // Applies here at once. Other nodes see it when their cached record expires.
     app.system.psps().forget(request.psp_id).await;
@@ -196,6 +211,6 @@ fn not_settable(name: &str) -> Fault {
     if READ_ONLY.contains(&name) {
         return Fault::new("read_only", "is set by the operator");
     }
-    let known = PolicyFields::names().join(", ");
+    let known = SettingsRequest::names().join(", ");
     Fault::new("unknown_field", format!("is not a known setting; known settings are {known}"))
 }

@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use moka::sync::Cache;
 use payferry_accounts::documents::DocumentStore;
 use payferry_accounts::keys::RevokedKeys;
+use payferry_accounts::logos::Logo;
 use payferry_actors::System;
 use payferry_domain::{KeyScope, MerchantId, PspId};
 use payferry_entities::Database;
@@ -37,6 +38,10 @@ pub const STATEMENTS_AT_ONCE: usize = 16;
 pub const WAITS_AT_ONCE: usize = 256;
 /// Cached owners of merchants.
 const MERCHANTS_KNOWN_MAX: u64 = 100_000;
+/// Bytes of cached logos.
+const LOGOS_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Time for which a logo is cached. A deleted logo is served until then.
+const LOGO_CACHED_MAX: Duration = Duration::from_mins(5);
 
 /// Time after which a reader that waits for a change reads again, because a nudge of another node can be lost.
 const MISSED_MAX: Duration = Duration::from_secs(5);
@@ -88,6 +93,8 @@ pub struct AppShared {
     pub(super) readiness: LastReadiness,
     /// The PSP of each merchant. Merchants are never deleted or moved to another PSP.
     pub(super) merchants: Cache<MerchantId, PspId>,
+    /// Logos by their hash.
+    pub(super) logos: Cache<String, Logo>,
 }
 
 impl AppState {
@@ -104,6 +111,11 @@ impl AppState {
             running_keys: RunningKeys::default(),
             readiness: LastReadiness::default(),
             merchants: Cache::new(MERCHANTS_KNOWN_MAX),
+            logos: Cache::builder()
+                .max_capacity(LOGOS_BYTES_MAX)
+                .weigher(|_, logo: &Logo| u32::try_from(logo.content.len()).unwrap_or(u32::MAX))
+                .time_to_live(LOGO_CACHED_MAX)
+                .build(),
             system,
             config,
         }))
@@ -182,6 +194,11 @@ impl AppShared {
     /// The URL of a payment's page for the payer.
     pub fn magic_link(&self, link_token: &str) -> String {
         self.url(&format!("/pay/{link_token}"))
+    }
+
+    /// Forgets the cached logos, as after [`LOGO_CACHED_MAX`].
+    pub fn forget_logos(&self) {
+        self.logos.invalidate_all();
     }
 
     /// The URL of a page; `path` begins with a slash.

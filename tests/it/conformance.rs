@@ -21,8 +21,9 @@ use crate::call::Reply;
 const DOCUMENT: &str = "urn:payferry:openapi";
 /// Prefix under which paths are available beside their own.
 const PREFIX: &str = "/api/v1";
-/// Beginnings of paths that the document does not describe: pages, the document, callbacks, the sandbox, and tests.
-const UNDESCRIBED: [&str; 12] = [
+/// Beginnings of paths that the document does not describe: pages, logos, the document, callbacks, the sandbox, and tests.
+const UNDESCRIBED: [&str; 13] = [
+    "/checkout/",
     "/compliance/callbacks/",
     "/consent",
     "/dashboard",

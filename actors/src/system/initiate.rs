@@ -36,6 +36,8 @@ pub struct InitiatePayment {
     pub customer_id: Option<CustomerId>,
     /// The PSP's own reference.
     pub reference: Option<String>,
+    /// Description of the order, shown to the payer.
+    pub description: Option<String>,
     /// The PSP's own object.
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
     /// Amount due.
@@ -101,6 +103,7 @@ impl System {
             merchant_id: request.merchant_id,
             customer_id: request.customer_id,
             reference: request.reference,
+            description: request.description,
             metadata: request.metadata,
             amount: request.amount,
             token: request.token,
@@ -139,6 +142,13 @@ impl System {
             JournalError::Unknown(_) => InitiateError::Unknown(error.to_string()),
             other => InitiateError::Unavailable(other.to_string()),
         })
+    }
+
+    /// Returns true if new payments are accepted on a chain: it is read, and the operator has not paused it.
+    pub fn takes_payments_on(&self, chain: Chain) -> bool {
+        let Services { chains, clock, pauses, .. } = &**self.services();
+        let is_read = chains.view(chain).is_some_and(|view| !view.is_stale(clock.now()));
+        is_read && !pauses.is_paused(Scope::Chain(chain))
     }
 
     /// Rejects a transfer that could not be forwarded, so that no payer pays for it.

@@ -2,10 +2,12 @@
 
 import os
 import time
+from base64 import b64decode
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from unittest import TestCase, skipUnless
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import urllib3
@@ -16,6 +18,10 @@ from .server import POLL_SECS
 
 # The longest time until a payment is settled. A sandbox needs a few seconds.
 SETTLED_SECS_MAX = 60
+# A PNG of one pixel.
+LOGO = b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 URL = os.environ.get("PAYFERRY_URL", "")
 API_KEY = os.environ.get("PAYFERRY_API_KEY", "")
@@ -131,6 +137,11 @@ class Sandbox(TestCase):
         customer_id, proof = created["customers"][0]["id"], b"%PDF-1.4\n%%EOF\n"
         self.payferry.upload_documents({"customer_id": customer_id, "proof_of_residential_address": proof})
         self.assertEqual(self.payferry.get_document(customer_id, "proof_of_residential_address"), proof)
+
+        logo_url = self.payferry.upload_logo(LOGO)["checkout"]["logo_url"]
+        assert logo_url is not None
+        self.assertEqual(self.payferry.request("GET", urlsplit(logo_url).path).data, LOGO)
+        self.assertIsNone(self.payferry.delete_logo()["checkout"]["logo_url"])
         customer = self.payferry.get_customer(customer_id)["customer"]
         self.assertEqual((customer["email"], customer["kyc_status"]), ("ada@example.com", "pending"))
 

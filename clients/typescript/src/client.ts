@@ -18,7 +18,7 @@ export interface PayferryOptions {
 }
 
 type Api = Client<paths, "application/json">;
-type Method = "get" | "post" | "patch" | "delete";
+type Method = "get" | "put" | "post" | "patch" | "delete";
 type Path<M extends Method> = ClientPathsWithMethod<Api, M>;
 /** How a body is read: as JSON, unless named. */
 type ParseAs = "json" | "text" | "blob" | "arrayBuffer";
@@ -42,6 +42,7 @@ type Item<P extends ListPath> = { [K in keyof Page<P>]: Page<P>[K] extends (infe
 /** A client of one account. Its methods take paths of the service, with parameters and bodies as in `openapi-fetch`. */
 export class Payferry {
   readonly get: Call<"get">;
+  readonly put: Call<"put">;
   readonly post: Call<"post">;
   readonly patch: Call<"patch">;
   readonly delete: Call<"delete">;
@@ -60,8 +61,9 @@ export class Payferry {
       },
     });
     const call = <M extends Method>(method: M) =>
-      (async (path: never, init: never) => (await client.request(method, path, init)).data) as unknown as Call<M>;
+      (async (path: never, init: never) => (await client.request(method, path, described(init))).data) as unknown as Call<M>;
     this.get = call("get");
+    this.put = call("put");
     this.post = call("post");
     this.patch = call("patch");
     this.delete = call("delete");
@@ -82,8 +84,15 @@ export class Payferry {
   }
 }
 
-/** Files are sent as a form, everything else as JSON. */
-function bodySerializer(body: unknown): string | FormData {
+/** Declares the body of a request that is a file. */
+function described(init: never): never {
+  const { body } = (init ?? {}) as { body?: unknown };
+  return body instanceof Blob ? ({ ...(init as object), headers: { "Content-Type": "application/octet-stream" } } as never) : init;
+}
+
+/** A file is sent as it is, an object with files as a form, everything else as JSON. */
+function bodySerializer(body: unknown): string | Blob | FormData {
+  if (body instanceof Blob) return body;
   const fields = body as Record<string, string | Blob>;
   if (!Object.values(fields).some((value) => value instanceof Blob)) return JSON.stringify(body);
   const form = new FormData();

@@ -333,10 +333,35 @@ export interface paths {
         head?: never;
         /**
          * Change the settings
-         * @description They apply to payments created from then on (`event_families` to all), at once on this node and within a second on
-         *     others. Each change is written to the audit log. Requires a key with full scope.
+         * @description They apply to payments created from then on (`event_families` and `checkout` to all), at once on this node and within a
+         *     second on others. Each change is written to the audit log. Requires a key with full scope.
          */
         patch: operations["changeSettings"];
+        trace?: never;
+    };
+    "/api/v1/settings/logo": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Upload the logo
+         * @description The body is the image: PNG, JPEG or WebP, detected from the content, at most 128 KiB and 2,048 pixels wide and high. It
+         *     replaces the previous logo. Requires a key with full scope.
+         */
+        put: operations["uploadLogo"];
+        post?: never;
+        /**
+         * Delete the logo
+         * @description Changes nothing if there is none. Requires a key with full scope.
+         */
+        delete: operations["deleteLogo"];
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/webhook": {
@@ -1406,6 +1431,44 @@ export interface components {
              */
             url?: string | null;
         };
+        /** @description Appearance of the payer's page. Null: not set. */
+        CheckoutRecord: {
+            /**
+             * @description Colour of the name's background and of buttons.
+             * @example #0b6e75
+             */
+            color?: string | null;
+            /** @description URL of the logo. Anyone can read it. */
+            logo_url?: string | null;
+            /**
+             * @description Name above the payment, instead of the merchant's.
+             * @example Ferry Shop
+             */
+            name?: string | null;
+            /**
+             * @description Target of a link that the page shows once the payment is confirmed or over.
+             * @example https://shop.example/orders/{payment_id}
+             */
+            return_url?: string | null;
+        };
+        /** @description Appearance of the payer's page: the values to change; the others stay. An empty text removes a value. */
+        CheckoutRequest: {
+            /**
+             * @description Colour of the name's background and of buttons. Text on it is black or white, whichever is easier to read.
+             * @example #0b6e75
+             */
+            color?: string | null;
+            /**
+             * @description Name above the payment, instead of the merchant's.
+             * @example Ferry Shop
+             */
+            name?: string | null;
+            /**
+             * @description Target of a link that the page shows once the payment is confirmed or over. `{payment_id}` is replaced.
+             * @example https://shop.example/orders/{payment_id}
+             */
+            return_url?: string | null;
+        };
         /** @description A verification in progress. */
         ComplianceAnswer: {
             /** @example cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3 */
@@ -2174,6 +2237,11 @@ export interface components {
              * @example cr_01J9Z3K4M5N6P7Q8R9S0T1V2W3
              */
             customer_id?: string | null;
+            /**
+             * @description Description of the order for the payer. Anyone with the link can see it, so it should contain no personal data.
+             * @example Order 1042: two tickets
+             */
+            description?: string | null;
             /**
              * @description Seconds until it expires.
              * @default 1200
@@ -3139,6 +3207,8 @@ export interface components {
             /** @description USDC or USDT. */
             currency: string;
             customer_id?: string | null;
+            /** @description Description of the order, as the payer's page shows it. */
+            description?: string | null;
             /** @description Amount counted after confirmation. */
             excess_received: string;
             /**
@@ -4139,6 +4209,8 @@ export interface components {
         };
         /** @description Settings of the PSP's payments, as decided by the PSP and the operator. */
         SettingsRecord: {
+            /** @description Appearance of the payer's page. */
+            checkout: components["schemas"]["CheckoutRecord"];
             /**
              * Format: date-time
              * @description When the account was created.
@@ -4208,6 +4280,8 @@ export interface components {
         };
         /** @description Settings to change; the others stay. No other field is accepted. */
         SettingsRequest: {
+            /** @description Appearance of the payer's page. */
+            checkout?: null | components["schemas"]["CheckoutRequest"];
             /**
              * @description Transfers below this are ignored; at most 1.
              * @example 0.001
@@ -4756,6 +4830,11 @@ export interface components {
              */
             customer_id: string;
             /**
+             * @description Description of the order for the payer. Anyone with the link can see it, so it should contain no personal data.
+             * @example Order 1042: two tickets
+             */
+            description?: string | null;
+            /**
              * @description Seconds until it expires.
              * @default 1200
              */
@@ -5249,6 +5328,8 @@ export type BusinessRecord = components['schemas']['BusinessRecord'];
 export type BusinessRequest = components['schemas']['BusinessRequest'];
 export type ChainCandidateRecord = components['schemas']['ChainCandidateRecord'];
 export type ChangeEndpointRequest = components['schemas']['ChangeEndpointRequest'];
+export type CheckoutRecord = components['schemas']['CheckoutRecord'];
+export type CheckoutRequest = components['schemas']['CheckoutRequest'];
 export type ComplianceAnswer = components['schemas']['ComplianceAnswer'];
 export type ComplianceRequest = components['schemas']['ComplianceRequest'];
 export type ConsentAnswer = components['schemas']['ConsentAnswer'];
@@ -5892,6 +5973,50 @@ export interface operations {
                 "application/json": components["schemas"]["SettingsRequest"];
             };
         };
+        responses: {
+            /** @description All settings after the change. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SettingsAnswer"];
+                };
+            };
+        };
+    };
+    uploadLogo: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/octet-stream": Blob;
+            };
+        };
+        responses: {
+            /** @description All settings after the change. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SettingsAnswer"];
+                };
+            };
+        };
+    };
+    deleteLogo: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
         responses: {
             /** @description All settings after the change. */
             200: {

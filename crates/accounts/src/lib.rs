@@ -1,4 +1,5 @@
-//! The accounts of a service: PSPs and their API keys, operators, the documents of customers, and reading of the audit log.
+//! The accounts of a service: PSPs with their API keys and logos, operators, the documents of customers, and reading of the
+//! audit log.
 //!
 //! The PSP API, the operator listener and the command line share this code. Deliberately absent: HTTP, and everything about
 //! payments.
@@ -6,6 +7,7 @@
 pub mod audit;
 pub mod documents;
 pub mod keys;
+pub mod logos;
 pub mod operators;
 pub mod tenants;
 

@@ -34,7 +34,16 @@ pub(crate) struct Change<'a> {
     pub(crate) path: &'a str,
     /// Makes a repeated request harmless.
     pub(crate) idempotency_key: &'a str,
-    pub(crate) body: Value,
+    pub(crate) body: ChangeBody,
+}
+
+/// Body of a request that changes something.
+#[derive(derive_more::From)]
+pub(crate) enum ChangeBody {
+    /// An object.
+    Json(Value),
+    /// A file.
+    File(Vec<u8>),
 }
 
 /// The answer to a change that the page does not show.
@@ -71,8 +80,12 @@ impl ApiClient {
     /// Changes something.
     pub(crate) async fn send<T: DeserializeOwned>(&self, change: Change<'_>) -> Result<T, ApiError> {
         let Change { method, path, idempotency_key, body } = change;
-        let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
-        let request = request.header(IDEMPOTENCY_KEY, idempotency_key).body(Body::from(body.to_string()));
+        let (content_type, body) = match body {
+            ChangeBody::Json(value) => ("application/json", Body::from(value.to_string())),
+            ChangeBody::File(content) => ("application/octet-stream", Body::from(content)),
+        };
+        let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, content_type);
+        let request = request.header(IDEMPOTENCY_KEY, idempotency_key).body(body);
         // An invalid idempotency key, which only a manipulated form has.
         self.call(request.map_err(|_| ApiError::BadHeader("Idempotency-Key", "visible ASCII characters"))?).await
     }

@@ -7,6 +7,7 @@
 
 mod api;
 mod balances;
+mod checkout;
 mod deliveries;
 mod endpoint;
 mod keys;
@@ -80,6 +81,12 @@ pub fn router<S: Clone + Send + Sync + 'static>(config: DashboardConfig) -> Rout
         .route("/dashboard/keys/{key_id}/rotate", post(keys::rotate))
         .route("/dashboard/keys/{key_id}/revoke", post(keys::revoke))
         .route("/dashboard/settings", get(settings::show).post(settings::change))
+        .route("/dashboard/settings/checkout", post(checkout::change))
+        .route(
+            "/dashboard/settings/logo",
+            post(checkout::upload).layer(DefaultBodyLimit::max(checkout::FORM_BYTES_MAX)),
+        )
+        .route("/dashboard/settings/logo/delete", post(checkout::delete))
         .route("/dashboard/{*path}", get(page::unknown))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn(harden))

@@ -15,10 +15,9 @@ use payferry_httpkit::pages::form::FormValues;
 use payferry_httpkit::pages::words::{Tone, badge, done, explorer, short};
 use payferry_httpkit::pages::{ICON, console_style, style_policy};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use ulid::Ulid;
 
-use crate::api::Change;
+use crate::api::{Change, ChangeBody};
 use crate::session::{Session, over};
 use crate::{HOME, payments};
 
@@ -93,13 +92,13 @@ impl Session {
         form: &FormValues,
         method: Method,
         path: &str,
-        body: Value,
+        body: impl Into<ChangeBody>,
     ) -> Result<Result<T, RefusedForm>, ApiError> {
         if !form.is_confirmed() {
             let error = ApiError::Validation(vec![FormValues::unconfirmed()]);
             return Ok(Err(RefusedForm::of(form, &error)));
         }
-        let change = Change { method, path, idempotency_key: form.value(FORM_ID), body };
+        let change = Change { method, path, idempotency_key: form.value(FORM_ID), body: body.into() };
         match self.api.send(change).await {
             Ok(answer) => Ok(Ok(answer)),
             Err(error @ ApiError::Unauthorized(_)) => Err(error),

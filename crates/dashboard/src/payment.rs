@@ -24,6 +24,7 @@ struct Payment {
     merchant_id: Option<String>,
     customer_id: Option<String>,
     reference: Option<String>,
+    description: Option<String>,
     amount: String,
     amount_received: String,
     excess_received: String,
@@ -257,6 +258,7 @@ fn terms(session: &Session, payment: &Payment) -> Markup {
             @if let Some(id) = &payment.merchant_id { dt { "Merchant" } dd { a.mono href=(of("merchant_id", id)) { (id) } } }
             @if let Some(id) = &payment.customer_id { dt { "Customer" } dd { a.mono href=(of("customer_id", id)) { (id) } } }
             @if let Some(reference) = &payment.reference { dt { "Reference" } dd { (reference) } }
+            @if let Some(description) = &payment.description { dt { "Description" } dd { (description) } }
             dt { "Wallet" } dd { (session.whole_on_chain(payment.chain(), &payment.intermediary_wallet)) }
             @if let Some(token) = &payment.token_address { dt { "Token" } dd { (session.whole_on_chain(payment.chain(), token)) } }
             @if let Some(address) = &payment.address { dt { "Forwarded to" } dd { (session.whole_on_chain(payment.chain(), address)) } }

@@ -15,15 +15,19 @@ use serde_json::{Map, Value};
 
 use crate::api::Done;
 use crate::balances::{WithdrawalWallet, wallets_panel};
+use crate::checkout::{self, Checkout};
 use crate::page::{NavSection, RefusedForm, form_id, notice, see_other};
 use crate::session::Session;
 
 /// Path of the page.
-const PATH: &str = "/dashboard/settings";
+pub(crate) const PATH: &str = "/dashboard/settings";
 /// Path in the API.
-const API: &str = "/api/v1/settings";
+pub(crate) const API: &str = "/api/v1/settings";
 /// Notices, by the word in the query.
-const NOTICES: [(&str, &str); 1] = [("saved", "Settings saved. They apply to new payments.")];
+const NOTICES: [(&str, &str); 2] = [
+    ("saved", "Settings saved. They apply to new payments."),
+    ("checkout", "Saved. It applies to every payer's page that is opened from now on."),
+];
 /// Bands of amounts of one chain.
 const BANDS_MAX: usize = 3;
 /// Basis points of the whole amount.
@@ -57,6 +61,7 @@ struct Settings {
     dust_floor: String,
     event_families: String,
     finality: BTreeMap<String, Finality>,
+    checkout: Checkout,
     fee_bps: u16,
     limits: Limits,
     withdrawal_wallets: Vec<WithdrawalWallet>,
@@ -109,7 +114,15 @@ impl Tier {
 /// `/dashboard/settings`.
 pub(crate) async fn show(session: Session, Query(shown): Query<SettingsQuery>) -> Response {
     let said = notice(shown.done.as_deref(), &NOTICES);
-    session.answer(page(&session, StatusCode::OK, &said, None).await)
+    session.answer(page(&session, StatusCode::OK, &said, Refused::default()).await)
+}
+
+/// Forms of the page that were refused.
+#[derive(Default)]
+pub(crate) struct Refused {
+    pub(crate) policies: Option<FormValues>,
+    pub(crate) checkout: Option<FormValues>,
+    pub(crate) logo: Option<FormValues>,
 }
 
 /// Changes the settings.
@@ -117,7 +130,9 @@ pub(crate) async fn change(session: Session, form: FormValues) -> Response {
     let changed = async {
         match session.submit::<Done>(&form, Method::PATCH, API, body_of(&form)).await? {
             Ok(_) => Ok(see_other(&format!("{PATH}?done=saved"))),
-            Err(RefusedForm { status, said, form, .. }) => page(&session, status, &said, Some(form)).await,
+            Err(RefusedForm { status, said, form, .. }) => {
+                page(&session, status, &said, Refused { policies: Some(form), ..Refused::default() }).await
+            }
         }
     };
     session.answer(changed.await)
@@ -166,20 +181,24 @@ fn band(chain: &str, index: usize) -> [String; 2] {
     ["below", "wait"].map(|field| format!("finality.{chain}[{index}].{field}"))
 }
 
-async fn page(
+/// The page, with the refused forms as they were sent.
+pub(crate) async fn page(
     session: &Session,
     status: StatusCode,
     said: &Markup,
-    refused: Option<FormValues>,
+    refused: Refused,
 ) -> Result<Response, ApiError> {
     let settings: Settings = session.api.get(API).await?;
-    let form = refused.unwrap_or_else(|| values(&settings));
+    let form = refused.policies.unwrap_or_else(|| values(&settings));
+    let may_change = session.key.has("full");
     let body = html! {
-        div.title { h1 { "Settings" } p { "Policies of your payments." } }
+        div.title { h1 { "Settings" } p { "Policies of your payments, and the appearance of the payer's page." } }
         (said)
         div.grid.two {
-            @if session.key.has("full") { (form_panel(&form, &settings)) } @else { (facts(&settings)) }
+            @if may_change { (form_panel(&form, &settings)) } @else { (facts(&settings)) }
             div.col {
+                @if may_change { (checkout::form_panel(&settings.checkout, refused.checkout, refused.logo)) }
+                @else { (checkout::facts(&settings.checkout)) }
                 (operators_panel(&settings))
                 (wallets_panel(session, &settings.withdrawal_wallets))
             }

@@ -256,5 +256,5 @@ pub fn query_of(operation: &Operation) -> impl Iterator<Item = &str> {
 
 /// The operations of a path.
 pub fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
-    [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete].into_iter().flatten()
+    [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete].into_iter().flatten()
 }

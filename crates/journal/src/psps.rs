@@ -2,6 +2,7 @@
 //!
 //! The database is authoritative. Cached values are at most [`STALE_MAX`] old, on every node.
 
+mod checkout;
 mod policies;
 pub mod wallets;
 
@@ -13,6 +14,7 @@ use payferry_domain::{EndpointId, PspId};
 use payferry_entities::{Database, EndpointStatus, psps, webhook_endpoints};
 use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter};
 
+pub use checkout::{Checkout, Color, ColorError, PAYMENT_ID, ReturnUrl, ReturnUrlError};
 pub use policies::{
     Ceilings, DUST_FLOOR_DEFAULT, DUST_FLOOR_MAX, EventFamilies, PspPolicies, SEND_DAILY_MAX_DEFAULT, SEND_MAX_DEFAULT,
 };
@@ -24,6 +26,8 @@ const PSPS_MAX: u64 = 10_000;
 /// Settings of a PSP that payments need.
 #[derive(Debug, Clone)]
 pub struct PspSettings {
+    /// Display name.
+    pub name: String,
     /// Policies.
     pub policies: PspPolicies,
     /// Limits on outbound transfers.
@@ -122,7 +126,8 @@ impl PspDirectory {
         let policies: PspPolicies =
             serde_json::from_str(&row.settings).map_err(|error| unreadable(error.to_string()))?;
         let destinations = destinations(self.database.reader(), id).await?;
-        Ok(Arc::new(PspSettings { ceilings: policies.ceilings(self.ceilings), policies, destinations }))
+        let ceilings = policies.ceilings(self.ceilings);
+        Ok(Arc::new(PspSettings { name: row.name, policies, ceilings, destinations }))
     }
 }
 

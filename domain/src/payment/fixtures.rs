@@ -47,6 +47,7 @@ pub fn terms() -> Terms {
         merchant_id: Some(MerchantId::from_ulid(Ulid(2))),
         customer_id: None,
         reference: Some("order 7".to_owned()),
+        description: None,
         metadata: None,
         amount: amount("10.00"),
         token: Token::Usdc,

@@ -24,6 +24,9 @@ pub struct Terms {
     pub customer_id: Option<CustomerId>,
     /// Reference from the PSP.
     pub reference: Option<String>,
+    /// Description of the order, shown to the payer.
+    #[serde(default)]
+    pub description: Option<String>,
     /// JSON object from the PSP, returned in events.
     pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
     /// Amount due.

@@ -27,6 +27,7 @@ pub mod chain_outages;
 pub mod chain_tx_attempts;
 pub mod chain_txs;
 pub mod chain_views;
+pub mod checkout_logos;
 pub mod checks;
 pub mod customer_documents;
 pub mod customer_events;

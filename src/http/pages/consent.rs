@@ -171,8 +171,8 @@ fn refuse(refusal: &Refusal) -> Response {
         Refusal::Over => (StatusCode::GONE, "This link is no longer needed", "There is nothing to accept."),
         Refusal::Error(error) => {
             let texts = ("Not available", "Nothing was accepted. Reload in a little while.");
-            return failure(error, "a consent page", texts);
+            return failure(error, "a consent page", "en", texts);
         }
     };
-    notice(status, headline, explanation)
+    notice(status, "en", headline, explanation)
 }

@@ -26,6 +26,8 @@ pub const EXPIRES_IN_DEFAULT_SECS: i64 = 1_200;
 pub const EXPIRES_IN_MIN_SECS: i64 = 60;
 /// Maximum time until a payment expires, seconds.
 pub const EXPIRES_IN_MAX_SECS: i64 = 86_400;
+/// Maximum length of `description`, in characters.
+pub const DESCRIPTION_CHARS_MAX: usize = 200;
 /// Maximum size of `metadata` as JSON, in bytes.
 pub const METADATA_BYTES_MAX: usize = 16 * 1024;
 /// Maximum nesting of `metadata`, its own level included. It is stored inside other JSON, and JSON parsers stop at
@@ -53,6 +55,9 @@ request! {
     /// Terms of a payment or a transfer.
     pub struct TermsFields {
         ..pub own: OwnFields,
+        /// Description of the order for the payer. Anyone with the link can see it, so it should contain no personal data.
+        pub description: Option<String> =
+            optional(rule::short::<DESCRIPTION_CHARS_MAX>()).example("Order 1042: two tickets"),
         /// A decimal string, 0.01 to 1,000,000, at most 6 decimals.
         pub amount: Amount = required(rule::amount()).example("10.00"),
         /// The token.
@@ -154,13 +159,15 @@ pub(in crate::http) async fn make(
 impl TermsFields {
     /// The payment with these terms.
     pub(in crate::http) fn initiate(self, psp_id: PspId, purpose: Purpose) -> InitiatePayment {
-        let Self { own: OwnFields { metadata, reference }, amount, currency: token, chain, expires_in } = self;
+        let Self { own, description, amount, currency: token, chain, expires_in } = self;
+        let OwnFields { metadata, reference } = own;
         InitiatePayment {
             psp_id,
             purpose,
             merchant_id: None,
             customer_id: None,
             reference,
+            description,
             metadata,
             amount,
             token,

@@ -53,7 +53,7 @@ pub async fn events(parts: OneOf<Read>) -> Result<Response, ApiError> {
     let (State(app), caller, Path(payment_id)) = parts;
     let payment = own(&app, caller.psp_id, &payment_id).await?;
     let place = app.stream_limits.take(StreamOwner::Psp(caller.psp_id), STREAMS_PER_PSP)?;
-    Ok(live::follow(app, payment, place, event))
+    Ok(live::follow(app, payment, place, Box::new(event)))
 }
 
 fn event(app: &AppShared, payment: &Payment) -> Event {

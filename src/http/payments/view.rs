@@ -45,6 +45,8 @@ record! {
         customer_id: Option<String> = terms.customer_id.map(|id| id.to_string()),
         /// The PSP's own reference.
         reference: Option<String> = terms.reference.clone(),
+        /// Description of the order, as the payer's page shows it.
+        description: Option<String> = terms.description.clone(),
         /// The amount due.
         #[schema(example = "10.00")]
         amount: String = terms.amount.to_string(),

@@ -40,7 +40,7 @@ const FLAGS: [&str; 12] = [
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ];
 
-/// The same fonts on every machine, because pictures are compared by eye.
+/// The same fonts on every machine, because pictures are compared by eye. Others are used only for characters that these lack.
 const FONTS: &str = r#"<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd">
 <fontconfig>
   <dir>/usr/share/fonts</dir>
@@ -48,6 +48,7 @@ const FONTS: &str = r#"<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.d
   <alias binding="same"><family>system-ui</family><prefer><family>Inter</family></prefer></alias>
   <alias binding="same"><family>sans-serif</family><prefer><family>Inter</family></prefer></alias>
   <alias binding="same"><family>monospace</family><prefer><family>DejaVu Sans Mono</family></prefer></alias>
+  <match target="pattern"><edit name="family" mode="append_last"><string>Inter</string></edit></match>
 </fontconfig>
 "#;
 
@@ -132,6 +133,13 @@ impl Browser {
         self.cdp("Emulation.setEmulatedMedia", media).await;
     }
 
+    /// Sets the user's preferred languages, as in `Accept-Language`, for pages opened from now on.
+    pub async fn prefer_languages(&self, languages: &str) {
+        let agent = self.run("return navigator.userAgent").await;
+        let preferred = json!({"userAgent": agent, "acceptLanguage": languages});
+        self.cdp("Emulation.setUserAgentOverride", preferred).await;
+    }
+
     /// Runs a script in every page opened from now on, before the page's own scripts.
     pub async fn run_first(&self, script: &str) {
         self.cdp("Page.addScriptToEvaluateOnNewDocument", json!({"source": script})).await;
@@ -189,6 +197,11 @@ impl Browser {
             element.send_keys(text).await
         })
         .await;
+    }
+
+    /// Chooses a file in a field, once it exists.
+    pub async fn upload(&self, css: &str, file: &Path) {
+        self.when_there(css, async |element| element.send_keys(file.to_str().unwrap()).await).await;
     }
 
     /// Types a key into whatever has the focus.

@@ -6,6 +6,7 @@ use payferry_harness::psp::Psp;
 
 use super::console::AXE;
 use super::env::{NARROW, ServiceFixture, WIDE};
+use crate::http::checkout::picture;
 use crate::prelude::*;
 
 /// The revocation of the session's own key, whose row has a badge beside the name.
@@ -289,6 +290,18 @@ async fn settings_are_changed() {
         json!({ "tolerance": "0.05", "overpayment": "accept", "finality/base/tiers": finality,
         "finality/base/is_default": false, "finality/polygon/is_default": true }),
     );
+    let folder = tempfile::tempdir().unwrap();
+    let logo = folder.path().join("logo.png");
+    std::fs::write(&logo, picture(96, image::ImageFormat::Png)).unwrap();
+    browser.fill("#checkout input[name='checkout.name']", "Ferry Shop").await;
+    service.confirm("#checkout").await;
+    browser.until(".notice.good", |text| text.contains("Saved.")).await;
+    browser.upload("#logo input[type=file]", &logo).await;
+    service.confirm("#logo").await;
+    browser.until(".notice.good", |text| text.contains("Saved.")).await;
+    let is_loaded = "const logo = document.querySelector('img.logo'); return logo?.complete && logo.naturalWidth";
+    until("the logo is shown", async || (browser.run(is_loaded).await == 96).then_some(())).await;
+    service.assert_fits_both().await;
     service.end_after("422").await;
 }
 

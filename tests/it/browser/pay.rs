@@ -7,8 +7,10 @@ use payferry_devchain::DevWallet;
 use payferry_harness::browser::Browser;
 use payferry_harness::free_ports;
 
-use super::env::{ServiceFixture, WIDE};
+use super::console::AXE;
+use super::env::{NARROW, ServiceFixture, WIDE};
 use crate::http::authorizations::signed_by;
+use crate::http::checkout::picture;
 use crate::prelude::*;
 use crate::process::Running;
 
@@ -39,6 +41,25 @@ const SIGNING_WALLET: &str = "{ let chain = '0x1'; window.typed = null; \
         return await new Promise((done, refuse) => { window.sign = done; window.decline = () => refuse({ code: 4001 }); }); } \
       throw { code: 4200 }; } }; }";
 
+/// Two wallets that announce themselves (EIP-6963), and an injected one. They record their requests and cannot sign messages.
+/// The icon of the second one is no data: URI.
+const ANNOUNCED: &str = "{ window.asked = []; \
+    const provider = name => ({ request: async ({ method }) => { \
+      window.asked.push(name + ' ' + method); \
+      if (method === 'eth_requestAccounts') return ['0x1111111111111111111111111111111111111111']; \
+      if (method === 'eth_chainId') return '0x1caf4ce05'; \
+      if (method === 'eth_signTypedData_v4') throw { code: 4200 }; \
+      return '0x' + '12'.repeat(32); } }); \
+    const announce = (uuid, name, icon) => { \
+      const detail = Object.freeze({ info: Object.freeze({ uuid, name, icon, rdns: 'example.wallet' }), provider: provider(name) }); \
+      const event = () => dispatchEvent(new CustomEvent('eip6963:announceProvider', { detail })); \
+      addEventListener('eip6963:requestProvider', event); event(); }; \
+    const circle = \"%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 2 2'%3E%3Ccircle cx='1' cy='1' r='1'/%3E%3C/svg%3E\"; \
+    announce('1', 'Alpha $& <b>', 'data:image/svg+xml,' + circle); \
+    announce('2', 'Beta', 'https://icons.example/beta.png'); \
+    announce('', 'Nameless', ''); \
+    window.ethereum = provider('Injected'); }";
+
 /// Creates a payment of 25 USDC on Base and opens its page; returns its id and the API's answer.
 async fn opened(service: &ServiceFixture) -> (String, Value) {
     opened_in(service, Token::Usdc).await
@@ -62,7 +83,171 @@ async fn mine(service: &ServiceFixture) {
 shared!(#[tokio::test(flavor = "multi_thread")]
     payer_page, service = ServiceFixture::start().await, service.assert_calm() =>
     payer_sees_each_step_without_a_reload, page_explains_every_other_outcome,
-    browser_wallet_gets_exactly_this_transfer_request, payer_without_coins_signs_and_pays);
+    browser_wallet_gets_exactly_this_transfer_request, payer_without_coins_signs_and_pays,
+    payer_chooses_one_of_several_wallets, payer_chooses_the_code_that_the_wallet_reads, payer_chooses_the_chain);
+
+async fn payer_chooses_the_chain(service: &ServiceFixture) {
+    let browser = &service.browser;
+    let made = service.psp.initiate("25", Token::Usdc, "payer").await;
+    let (id, link) = (made["payment_id"].as_str().unwrap(), made["magic_link"].as_str().unwrap());
+    browser.open(link).await;
+    browser.until("h1", |text| text == "Choose a chain").await;
+    assert_eq!(browser.count("#scan, #asking").await, 0, "no address is shown before the choice");
+    browser.until_count("#choice button", 3).await;
+    assert_visible_on_a_phone(service, "#choice button[value=polygon]").await;
+    service.pictured("pay-choice", false).await;
+    browser.click("#choice button[value=polygon]").await;
+    browser.until("h1", |text| text == "Waiting for your payment").await;
+    browser.until("#order", |text| text.contains("on Polygon")).await;
+    assert_eq!(browser.count("#choice").await, 0);
+    // Another device that still shows the choice.
+    let form = reqwest::Client::new().post(format!("{link}/chain")).body("chain=base");
+    let form = form.header("content-type", "application/x-www-form-urlencoded").send().await.unwrap();
+    assert!(form.text().await.unwrap().contains("on Polygon"), "the first choice stays");
+    service.pay(id, None).await;
+    browser.until("h1", |text| text == "Payment complete").await;
+    assert_eq!(service.psp.ok(Method::GET, &format!("/payments/{id}"), Value::Null).await["chain"], "polygon");
+}
+
+async fn payer_chooses_one_of_several_wallets(service: &ServiceFixture) {
+    let browser = &service.browser;
+    browser.run_first(ANNOUNCED).await;
+    opened(service).await;
+    browser.until_count("#wallets:not([hidden]) label", 2).await;
+    browser.until("#wallets", |text| text.contains("Alpha $& <b>") && text.contains("Beta")).await;
+    assert_eq!(browser.count("#wallets img[src^='data:image/']").await, 1);
+    assert_eq!(browser.count("img:not([src^='data:image/'])").await, 0);
+    browser.until("#sign", |text| text == "Pay with Alpha $& <b>, without gas").await;
+    assert_eq!(browser.count("#sign img").await, 1);
+    assert_visible_on_a_phone(service, "#sign").await;
+    service.pictured("pay-wallets", false).await;
+
+    browser.click("#wallets input[value='2']").await;
+    browser.until("#sign", |text| text == "Pay with Beta, without gas").await;
+    assert_eq!(browser.run("return document.activeElement.value").await, "2", "the focus stays on the choice");
+    assert_eq!(browser.run("return window.asked").await, json!([]), "no wallet is asked before the payer pays");
+    browser.click("#sign").await;
+    browser.until("#told", |text| text == "Your wallet could not sign. Send the amount instead.").await;
+    browser.until("#wallet", |text| text == "Pay with Beta").await;
+    browser.click("#wallet").await;
+    browser.until("#told", |text| text.contains("has sent the payment")).await;
+    let asked = ["requestAccounts", "chainId", "signTypedData_v4", "requestAccounts", "chainId", "sendTransaction"];
+    assert_eq!(browser.run("return window.asked").await, json!(asked.map(|method| format!("Beta eth_{method}"))));
+    // The other one is not known to be unable to sign.
+    browser.click("#wallets input[value='1']").await;
+    browser.until("#sign", |text| text == "Pay with Alpha $& <b>, without gas").await;
+    assert_eq!(browser.count("#wallet:not([hidden])").await, 0);
+}
+
+/// Returns true if the element is displayed.
+async fn is_displayed(browser: &Browser, css: &str) -> bool {
+    browser.run(&format!("return document.querySelector('{css}').getBoundingClientRect().height > 0")).await == true
+}
+
+/// Chooses the code with the address only, which shows it instead of the other one.
+async fn choose_address(browser: &Browser) {
+    assert!(is_displayed(browser, ".request .qr").await && !is_displayed(browser, ".address .qr").await);
+    browser.click("#code-address").await;
+    assert!(is_displayed(browser, ".address .qr").await && !is_displayed(browser, ".request .qr").await);
+    browser.until("figure.address", |text| text == "In the app, choose Base and enter exactly 25.00 USDC.").await;
+}
+
+async fn payer_chooses_the_code_that_the_wallet_reads(service: &ServiceFixture) {
+    let browser = &service.browser;
+    let (id, _) = opened(service).await;
+    let place = async |css: &str| {
+        let script =
+            format!("const box = document.querySelector('{css}').getBoundingClientRect(); return [box.left, box.top]");
+        let place = browser.run(&script).await;
+        (place[0].as_f64().unwrap(), place[1].as_f64().unwrap())
+    };
+    // On a phone, the code is first; else it is beside the state.
+    service.assert_fits(PHONE).await;
+    assert!(place(".qr").await.1 < place("#headline").await.1);
+    assert!(place(".amount").await.1 < place(".qr").await.1);
+    service.assert_fits(WIDE).await;
+    assert!(place(".qr").await.0 > place("#headline").await.0);
+    choose_address(browser).await;
+    service.assert_fits(PHONE).await;
+    service.assert_fits(WIDE).await;
+    // The choice stays when the amount changes.
+    service.pay(&id, Some("10")).await;
+    browser.until("figure.address", |text| text.contains("exactly 15.00 USDC")).await;
+    assert!(is_displayed(browser, ".address .qr").await && !is_displayed(browser, ".request .qr").await);
+    assert_eq!(browser.count("#code-address:checked").await, 1);
+}
+
+/// The page of a PSP with a name, a colour, a logo and a link back, in every language.
+#[tokio::test(flavor = "multi_thread")]
+async fn page_with_an_appearance_fits_and_is_accessible_in_every_language() {
+    let axe = std::fs::read_to_string(AXE).expect("tests/tools installs axe");
+    let service = ServiceFixture::start().await;
+    let browser = &service.browser;
+    let checkout = json!({ "name": "Harbour Tickets", "color": "#142c42",
+        "return_url": "https://shop.example/orders/{payment_id}" });
+    service.psp.ok(Method::PATCH, "/api/v1/settings", json!({ "checkout": checkout })).await;
+    let logo = format!("{}/api/v1/settings/logo", service.running.text("api_url"));
+    let upload = reqwest::Client::new().put(logo).bearer_auth(service.running.text("api_key"));
+    let uploaded = upload.body(picture(96, image::ImageFormat::Png)).send().await.unwrap();
+    assert_eq!(uploaded.status(), 200);
+    let merchant = service.running.merchant().await;
+    let order = json!({ "merchant_id": merchant, "amount": "25", "currency": "USDC", "chain": "base",
+        "description": "Order 1042: two day tickets to the island" });
+    let make = async || {
+        let made = service.psp.ok(Method::POST, "/payments/initiate", order.clone()).await;
+        let of = |field: &str| made[field].as_str().unwrap().to_owned();
+        (of("payment_id"), of("magic_link"))
+    };
+    let ((_, waiting), (paid, complete), (over, overpaid)) = (make().await, make().await, make().await);
+    service.pay(&paid, None).await;
+    service.pay(&over, Some("30")).await;
+    service.psp.until_status(&paid, "settled").await;
+    service.psp.until_status(&over, "mismatched").await;
+    let is_loaded = "const logo = document.querySelector('.payee img'); return logo.complete && logo.naturalWidth";
+    let logo_is_loaded = async || (browser.run(is_loaded).await == 96).then_some(());
+    for (language, name) in [("ja", "pay-branded-ja"), ("en", "pay-branded")] {
+        browser.prefer_languages(language).await;
+        browser.open(&waiting).await;
+        until("the logo is loaded", logo_is_loaded).await;
+        service.pictured(name, true).await;
+    }
+
+    browser.run_first(ANNOUNCED).await;
+    let mut violations = Vec::new();
+    for (language, headline) in [
+        ("en", "Waiting for your payment"),
+        ("de", "Warten auf Ihre Zahlung"),
+        ("es", "Esperando su pago"),
+        ("fr", "En attente de votre paiement"),
+        ("pt-BR", "Aguardando o seu pagamento"),
+        ("ja", "お支払いをお待ちしています"),
+    ] {
+        browser.prefer_languages(language).await;
+        browser.open(&waiting).await;
+        browser.until("h1", |text| text == headline).await;
+        browser.until_count("#wallets:not([hidden]) label", 2).await;
+        assert_eq!(browser.run("return document.documentElement.lang").await, language[..2]);
+        for page in [&waiting, &complete, &overpaid] {
+            browser.open(page).await;
+            browser.until("h1", |_| true).await;
+            assert_eq!(browser.count("#back").await, usize::from(page != &waiting), "{language}");
+            service.assert_fits(PHONE).await;
+            for width in [NARROW, WIDE] {
+                browser.resize(width, 900, 1).await;
+                for is_dark in [false, true] {
+                    browser.prefer_dark(is_dark).await;
+                    browser.run("document.querySelectorAll('details').forEach(one => one.open = true)").await;
+                    let found = browser.violations(&axe).await;
+                    violations
+                        .extend(found.into_iter().map(|one| format!("{language}, {width}, dark {is_dark}: {one}")));
+                }
+            }
+            browser.prefer_dark(false).await;
+        }
+    }
+    assert_eq!(violations, Vec::<String>::new());
+    service.end().await;
+}
 
 async fn payer_sees_each_step_without_a_reload(service: &ServiceFixture) {
     let browser = &service.browser;
@@ -73,7 +258,7 @@ async fn payer_sees_each_step_without_a_reload(service: &ServiceFixture) {
     browser.until("[role=timer]", |text| text.starts_with("19:") || text == "20:00").await;
     browser.until("#link", |text| text.contains("updates by itself")).await;
     browser.until("#test", |text| text == "TEST Do not send real money.").await;
-    assert_eq!(browser.count("svg.qr path").await, 1);
+    assert_eq!(browser.count("svg.qr path").await, 2);
     assert_eq!(browser.count("#wallet:not([hidden])").await, 0, "this browser has no wallet");
     service.pictured("pay", true).await;
     service.mark().await;
@@ -209,7 +394,8 @@ async fn page_without_javascript_is_complete_and_refreshes() {
     let (id, made) = opened(&service).await;
     browser.until("#value-address", |text| text == made["intermediary_wallet"].as_str().unwrap()).await;
     browser.until(".clock", |text| text.starts_with("Pay until") && text.ends_with("UTC")).await;
-    assert_eq!(browser.count("svg.qr path").await, 1);
+    choose_address(browser).await;
+    browser.click("#code-request").await;
     assert_eq!(browser.count(&format!("a.button[href='{}']", made["payment_uri"].as_str().unwrap())).await, 1);
     assert_eq!(browser.count("button:not([hidden])").await, 0, "no button without function");
     service.pictured("pay-without-scripts", false).await;

@@ -3,13 +3,15 @@
 use payferry_entities::audit_log;
 use payferry_harness::receiver::Receiver;
 
-use super::{SignedIn, location, shown_secret};
+use super::{SignedIn, location, post_file, shown_secret};
+use crate::http::checkout::picture;
 use crate::http::customers::paid_out::register;
 use crate::prelude::*;
 
 shared!(#[tokio::test] forms, app = TestApp::start().await, app.renew_psp() =>
     unconfirmed_forms_change_nothing, keys_are_created_rotated_and_revoked, the_last_full_key_is_kept,
-    endpoints_are_added_changed_rotated_and_deleted, invalid_forms_are_shown_again, settings_are_changed);
+    endpoints_are_added_changed_rotated_and_deleted, invalid_forms_are_shown_again, settings_are_changed,
+    the_payers_page_is_changed);
 
 /// Number of keys, endpoints and withdrawals.
 async fn counts(app: &TestApp) -> [Value; 3] {
@@ -35,6 +37,8 @@ async fn unconfirmed_forms_change_nothing(app: &TestApp) {
         (format!("{endpoint}/delete"), vec![]),
         ("/dashboard/withdrawals".to_owned(), vec![("amount", "1"), ("currency", "USDC"), ("chain", "base")]),
         ("/dashboard/settings".to_owned(), vec![("tolerance", "0.7")]),
+        ("/dashboard/settings/checkout".to_owned(), vec![("checkout.name", "Ferry Shop")]),
+        ("/dashboard/settings/logo/delete".to_owned(), vec![]),
         ("/dashboard/deliveries/pay_x/whd_x/redeliver".to_owned(), vec![]),
     ] {
         let refused = signed_in.send(&path, &fields).await.ok(422);
@@ -196,6 +200,58 @@ async fn settings_are_changed(app: &TestApp) {
     let refused = signed_in.confirm("/dashboard/settings", &fields).await.ok(422);
     refused.assert_shows(&["value=\"x\"", "value=\"70000\"", "Nothing was changed"]);
     assert_eq!(app.get("/api/v1/settings").await["tolerance"], "0.05");
+}
+
+async fn the_payers_page_is_changed(app: &TestApp) {
+    const CHECKOUT: &str = "/dashboard/settings/checkout";
+    const LOGO: &str = "/dashboard/settings/logo";
+    let signed_in = SignedIn::with(app, &app.key).await;
+    let checkout = async || app.get("/api/v1/settings").await["checkout"].clone();
+    let fields = [
+        ("checkout.name", "Ferry <Shop>"),
+        ("checkout.color", "#0b6e75"),
+        ("checkout.return_url", "https://shop.example/{payment_id}"),
+    ];
+    let saved = signed_in.confirm(CHECKOUT, &fields).await;
+    assert_eq!(location(&saved), (303, "/dashboard/settings?done=checkout"));
+    let expected = json!({ "name": "Ferry <Shop>", "color": "#0b6e75", "return_url": "https://shop.example/{payment_id}",
+        "logo_url": null });
+    assert_eq!(checkout().await, expected);
+    let page = signed_in.open("/dashboard/settings?done=checkout").await.ok(200);
+    page.assert_shows(&["value=\"Ferry &lt;Shop&gt;\"", "value=\"#0b6e75\"", "Saved. It applies to every payer"]);
+    page.assert_hides(&["<img"]);
+    let bad = [("checkout.name", ""), ("checkout.color", "red"), ("checkout.return_url", "http://x")];
+    let refused = signed_in.confirm(CHECKOUT, &bad).await.ok(422);
+    refused.assert_shows(&["value=\"red\"", "value=\"http://x\"", "must be # and six hexadecimal digits"]);
+    refused.assert_shows(&["must be an https:// URL"]);
+    assert_eq!(checkout().await, expected);
+    signed_in.confirm(CHECKOUT, &[("checkout.color", "#0b6e75")]).await.ok(303);
+    assert_has(&checkout().await, json!({ "name": null, "color": "#0b6e75", "return_url": null }));
+
+    let send = async |fields: &[(&str, &str)], content: &[u8]| {
+        post_file(app, LOGO, fields, ("logo", content)).header("cookie", &signed_in.cookie).send().await
+    };
+    let confirmed = [("form_id", "once"), ("confirm", "true")];
+    let png = picture(48, image::ImageFormat::Png);
+    send(&[("form_id", "once")], &png).await.ok(422).assert_shows(&["must be ticked"]);
+    send(&confirmed, b"<svg/>").await.ok(422).assert_shows(&["must be a PNG, JPEG or WebP"]);
+    send(&confirmed, &vec![0; 200 * 1024]).await.ok(413).assert_shows(&["may have at most 131072 bytes"]);
+    send(&confirmed, &vec![0; 2 * 1024 * 1024]).await.ok(413);
+    let foreign = post_file(app, LOGO, &confirmed, ("logo", &png)).header("origin", "https://evil.example");
+    foreign.header("cookie", &signed_in.cookie).send().await.ok(403);
+    assert_eq!(checkout().await["logo_url"], Value::Null);
+    let uploaded = send(&confirmed, &png).await;
+    assert_eq!(location(&uploaded), (303, "/dashboard/settings?done=checkout"));
+    let url = checkout().await["logo_url"].as_str().unwrap().to_owned();
+    let path = url.strip_prefix("https://pay.example").unwrap();
+    signed_in.open("/dashboard/settings").await.assert_shows(&[&format!("<img class=\"logo\" src=\"{path}\"")]);
+    let reader = SignedIn::with(app, &app.add_key(app.psp_id, &[Scope::Read]).await).await;
+    let page = reader.open("/dashboard/settings").await.ok(200);
+    page.assert_shows(&[path, "#0b6e75"]);
+    page.assert_hides(&["id=\"checkout\"", "type=\"file\""]);
+    let deleted = signed_in.confirm("/dashboard/settings/logo/delete", &[]).await;
+    assert_eq!(location(&deleted), (303, "/dashboard/settings?done=checkout"));
+    assert_eq!(checkout().await["logo_url"], Value::Null);
 }
 
 #[tokio::test]

@@ -53,6 +53,18 @@ impl<'a> SignedIn<'a> {
     }
 }
 
+/// A form with a file, of a page of this site.
+fn post_file(app: &TestApp, path: &str, fields: &[(&str, &str)], (name, content): (&str, &[u8])) -> Call {
+    let mut body = Vec::new();
+    for (name, value) in fields {
+        body.extend(format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n").bytes());
+    }
+    let head = format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"x\"\r\n\r\n");
+    body.extend([head.as_bytes(), content, b"\r\n--b--\r\n"].concat());
+    let call = app.request(Method::POST, path).without_key().bytes(body);
+    call.header("content-type", "multipart/form-data; boundary=b").header("host", "psp.test").header("origin", ORIGIN)
+}
+
 /// A form of a page of this site.
 fn post(app: &TestApp, path: &str, fields: &[(&str, &str)]) -> Call {
     let body = Serializer::new(String::new()).extend_pairs(fields).finish();

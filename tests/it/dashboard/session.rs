@@ -160,7 +160,7 @@ async fn every_page_needs_a_session_and_has_strict_headers(app: &TestApp) {
         let (style, rest) =
             policy.strip_prefix("default-src 'none'; style-src 'sha256-").unwrap().split_once("'; ").unwrap();
         assert_eq!(style.len(), 44, "{policy}");
-        assert_eq!(rest, "img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'");
+        assert_eq!(rest, "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'");
         for (name, value) in [
             ("x-frame-options", "DENY"),
             ("x-content-type-options", "nosniff"),

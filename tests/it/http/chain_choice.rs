@@ -59,8 +59,7 @@ async fn only_available_chains_are_offered_and_transfers_to_customers_have_none(
     app.pause(payferry_actors::pauses::Scope::Chain(Chain::Polygon), true).await;
     let offered = async || {
         let made = payer_may_choose(&app).await;
-        let offers = candidates(&made).into_iter().map(|(chain, _)| chain.to_owned()).collect::<Vec<_>>();
-        offers
+        candidates(&made).into_iter().map(|(chain, _)| chain.to_owned()).collect::<Vec<_>>()
     };
     let without = async || Some(offered().await).filter(|chains| !chains.contains(&"polygon".to_owned()));
     assert!(!until("the paused chain is not offered", without).await.is_empty());

@@ -15,7 +15,19 @@ async fn open(app: &TestApp, path: &str, key: Option<&str>) -> Events {
 
 shared!(#[tokio::test] streams, app = TestApp::start_with_chains().await, app.renew_psp() =>
     streams_of_unknown_and_foreign_payments_are_refused, psp_follows_a_payment_to_its_end,
-    page_follows_its_payment_by_its_link);
+    stream_of_a_page_has_the_language_of_the_payer, page_follows_its_payment_by_its_link);
+
+async fn stream_of_a_page_has_the_language_of_the_payer(app: &TestApp) {
+    let made = app.add_payment().await;
+    let call = app.request(Method::GET, &format!("{}/events", made.page_path())).without_key();
+    let (parts, body) = call.header("accept-language", "ja, en;q=0.5").begin().await.into_parts();
+    assert_eq!(parts.headers["vary"], "accept-language");
+    let mut stream = Events::of(parts.status, &parts.headers, body.into_data_stream());
+    let first = stream.next().await.unwrap();
+    assert!(first.data.contains("お支払いをお待ちしています"), "{}", first.data);
+    app.pay(&made, "10").await;
+    stream.until("it is complete", |event| event.data.contains("お支払いが完了しました")).await;
+}
 
 async fn psp_follows_a_payment_to_its_end(app: &TestApp) {
     let made = app.add_payment().await;

@@ -4,6 +4,7 @@ mod auth;
 pub(crate) mod authorizations;
 mod bad_input;
 mod chain_choice;
+pub(crate) mod checkout;
 pub mod compliance;
 mod consent;
 pub(crate) mod cursors;

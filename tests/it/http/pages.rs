@@ -4,12 +4,17 @@ use payferry_domain::Amount;
 
 use crate::prelude::*;
 
-/// Decodes the QR code of the page.
-fn scanned(page: &str) -> String {
+/// Decodes both QR codes of the page: the payment URI and the address.
+fn scanned(page: &str) -> [String; 2] {
+    let codes: Vec<_> = page.split("<svg class=\"qr\"").skip(1).map(decoded).collect();
+    codes.try_into().unwrap()
+}
+
+/// Decodes the QR code at the beginning of the text.
+fn decoded(svg: &str) -> String {
     /// Pixels per module of the decoded picture.
     const DOTS: usize = 3;
 
-    let (_, svg) = page.split_once("<svg class=\"qr\"").unwrap();
     let (_, side) = svg.split_once("viewBox=\"0 0 ").unwrap();
     let side: usize = side.split(' ').next().unwrap().parse().unwrap();
     let (_, path) = svg.split_once("<path d=\"").unwrap();
@@ -26,7 +31,37 @@ fn scanned(page: &str) -> String {
 }
 
 shared!(#[tokio::test] pages, app = TestApp::start_with_chains().await, app.renew_psp() =>
-    page_shows_the_payment_and_no_personal_data, incomplete_cancelled_and_unknown_payments_have_pages);
+    page_shows_the_payment_and_no_personal_data, incomplete_cancelled_and_unknown_payments_have_pages,
+    pages_are_in_the_language_of_the_payer);
+
+async fn pages_are_in_the_language_of_the_payer(app: &TestApp) {
+    let made = app.add_payment().await;
+    let open = async |path: &str, languages: &str| {
+        app.request(Method::GET, path).without_key().header("accept-language", languages).send().await
+    };
+    for (languages, language, waiting, unknown) in [
+        ("en-GB", "en", "Waiting for your payment", "No such payment"),
+        ("de-CH,de;q=0.9,en;q=0.8", "de", "Warten auf Ihre Zahlung", "Zahlung nicht gefunden"),
+        ("es-MX", "es", "Esperando su pago", "No existe ese pago"),
+        ("nl, fr;q=0.5, en;q=0.4", "fr", "En attente de votre paiement", "Paiement introuvable"),
+        ("pt-BR", "pt", "Aguardando o seu pagamento", "Pagamento não encontrado"),
+        ("ja", "ja", "お支払いをお待ちしています", "お支払いが見つかりません"),
+        ("nl", "en", "Waiting for your payment", "No such payment"),
+    ] {
+        let lang = format!("<html lang=\"{language}\">");
+        let page = open(made.page_path(), languages).await.ok(200);
+        page.assert_shows(&[
+            &lang,
+            &format!("<h1 id=\"headline\">{waiting}</h1>"),
+            &format!("<title>{waiting}</title>"),
+        ]);
+        page.assert_shows(&["10.00 USDC", made.wallet()]);
+        assert_eq!(page.header("vary"), Some("accept-language"));
+        let missing = open("/pay/x", languages).await.ok(404);
+        missing.assert_shows(&[&lang, unknown]);
+        assert_eq!(missing.header("vary"), Some("accept-language"));
+    }
+}
 
 async fn page_shows_the_payment_and_no_personal_data(app: &TestApp) {
     let merchant = app.add_merchant().await;
@@ -39,7 +74,7 @@ async fn page_shows_the_payment_and_no_personal_data(app: &TestApp) {
     let uri = made["payment_uri"].as_str().unwrap().replace('&', "&amp;");
     page.assert_shows(&["12.50 USDT", "Arbitrum One", "pending", made.wallet(), made.string("token_address")]);
     page.assert_shows(&[made.string("expires_at"), &uri, "<svg class=\"qr\" role=\"img\""]);
-    assert_eq!(scanned(page.text()), made.string("payment_uri"), "the QR code contains the payment URI");
+    assert_eq!(scanned(page.text()), [made.string("payment_uri"), made.wallet()]);
     page.assert_shows(&["<strong>TEST</strong>"]);
     // It refreshes without JavaScript.
     page.assert_shows(&["<noscript><meta http-equiv=\"refresh\""]);
@@ -65,7 +100,7 @@ async fn incomplete_cancelled_and_unknown_payments_have_pages(app: &TestApp) {
     let page = app.open(made.page_path()).await;
     let rest = format!("uint256={}", Amount::from_tokens(6).units());
     page.assert_shows(&["Payment incomplete", "6.00 USDC", &rest]);
-    assert!(scanned(page.text()).ends_with(&rest), "the QR code asks for the rest");
+    assert!(scanned(page.text())[0].ends_with(&rest), "the QR code asks for the rest");
 
     let other = app.add_payment().await;
     assert_eq!(app.request(Method::POST, &format!("{}/cancel", other.path())).send().await.status, 200);
@@ -95,6 +130,9 @@ async fn pages_are_rate_limited_per_address() {
         assert_eq!(app.open("/pay/x").await.status, 404);
     }
     let refused = app.open("/pay/x").await.ok(429);
+    refused.assert_shows(&["Too many requests"]);
+    let german = app.request(Method::GET, "/pay/x").without_key().header("accept-language", "de").send().await;
+    german.ok(429).assert_shows(&["<html lang=\"de\">", "Zu viele Anfragen"]);
     let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=2).contains(&wait), "{wait}");
     assert_eq!(app.get("/merchants").await.status, 200, "keys have a separate limit");

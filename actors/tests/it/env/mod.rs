@@ -279,6 +279,7 @@ impl Env {
             merchant_id: Some(self.merchant),
             customer_id: None,
             reference: None,
+            description: None,
             metadata: None,
             amount: tokens.parse().unwrap(),
             token: Token::Usdc,

@@ -251,9 +251,22 @@ class Payferry(Http):
     ) -> models.SettingsAnswer:
         """Change the settings: `PATCH /api/v1/settings`.
 
-        They apply to payments created from then on (`event_families` to all), at once on this node and within a second on
-        others. Each change is written to the audit log. Requires a key with full scope."""
+        They apply to payments created from then on (`event_families` and `checkout` to all), at once on this node and within a
+        second on others. Each change is written to the audit log. Requires a key with full scope."""
         return self.request("PATCH", "/api/v1/settings", body=body, idempotency_key=idempotency_key).json()
+
+    def upload_logo(self, content: bytes) -> models.SettingsAnswer:
+        """Upload the logo: `PUT /api/v1/settings/logo`.
+
+        The body is the image: PNG, JPEG or WebP, detected from the content, at most 128 KiB and 2,048 pixels wide and high. It
+        replaces the previous logo. Requires a key with full scope."""
+        return self.request("PUT", "/api/v1/settings/logo", content=content).json()
+
+    def delete_logo(self) -> models.SettingsAnswer:
+        """Delete the logo: `DELETE /api/v1/settings/logo`.
+
+        Changes nothing if there is none. Requires a key with full scope."""
+        return self.request("DELETE", "/api/v1/settings/logo").json()
 
     def get_webhook(self) -> models.WebhookAnswer:
         """Read where events go: `GET /api/v1/webhook`.

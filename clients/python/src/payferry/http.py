@@ -73,9 +73,10 @@ class Http:
         query: Mapping[str, object] | None = None,
         body: object = None,
         form: Mapping[str, object] | None = None,
+        content: bytes | None = None,
         idempotency_key: str | None = None,
     ) -> BaseHTTPResponse:
-        """Returns a successful response to a request, which has a JSON body or a form."""
+        """Returns a successful response to a request, which has a JSON body, a form or a file."""
         headers = dict(self._headers)
         if method in ("POST", "PATCH"):
             idempotency_key = str(uuid4()) if idempotency_key is None else idempotency_key
@@ -83,12 +84,15 @@ class Http:
         url = f"{self._base_url}{path}"
         if given := {name: value for name, value in (query or {}).items() if value is not None}:
             url += f"?{urlencode(given)}"
-        content: dict[str, Any] = {"json": body}
+        sent: dict[str, Any] = {"json": body}
         if form is not None:
-            content = {"fields": {name: (name, part) if isinstance(part, bytes) else part for name, part in form.items()}}
+            sent = {"fields": {name: (name, part) if isinstance(part, bytes) else part for name, part in form.items()}}
+        if content is not None:
+            sent = {"body": content}
+            headers["Content-Type"] = "application/octet-stream"
         policy: dict[str, Any] = {"retries": self._retries, "timeout": self._timeout, "redirect": False}
         try:
-            response = self._pool.request(method, url, headers=headers, **content, **policy)
+            response = self._pool.request(method, url, headers=headers, **sent, **policy)
         except HTTPError as error:
             raise NoResponseError(f"{method} {path}: no response: {error}", idempotency_key) from error
         if response.status >= 300:

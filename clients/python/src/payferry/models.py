@@ -142,6 +142,35 @@ class ChangeEndpointRequest(TypedDict):
     """HTTPS, publicly reachable. (The sandbox also accepts plain HTTP and loopback addresses.)"""
 
 
+class CheckoutRecord(TypedDict):
+    """Appearance of the payer's page. Null: not set."""
+
+    color: NotRequired[str | None]
+    """Colour of the name's background and of buttons."""
+
+    logo_url: NotRequired[str | None]
+    """URL of the logo. Anyone can read it."""
+
+    name: NotRequired[str | None]
+    """Name above the payment, instead of the merchant's."""
+
+    return_url: NotRequired[str | None]
+    """Target of a link that the page shows once the payment is confirmed or over."""
+
+
+class CheckoutRequest(TypedDict):
+    """Appearance of the payer's page: the values to change; the others stay. An empty text removes a value."""
+
+    color: NotRequired[str | None]
+    """Colour of the name's background and of buttons. Text on it is black or white, whichever is easier to read."""
+
+    name: NotRequired[str | None]
+    """Name above the payment, instead of the merchant's."""
+
+    return_url: NotRequired[str | None]
+    """Target of a link that the page shows once the payment is confirmed or over. `{payment_id}` is replaced."""
+
+
 class ComplianceAnswer(TypedDict):
     """A verification in progress."""
 
@@ -489,6 +518,9 @@ class InitiateRequest(TypedDict):
 
     customer_id: NotRequired[str | None]
     """The customer who pays; must be active and cleared. Required if the account's settings say so."""
+
+    description: NotRequired[str | None]
+    """Description of the order for the payer. Anyone with the link can see it, so it should contain no personal data."""
 
     expires_in: NotRequired[int | None]
     """Seconds until it expires."""
@@ -2252,6 +2284,9 @@ class TransferRequest(TypedDict):
     customer_id: str
     """The recipient: an active and cleared customer with a wallet."""
 
+    description: NotRequired[str | None]
+    """Description of the order for the payer. Anyone with the link can see it, so it should contain no personal data."""
+
     expires_in: NotRequired[int | None]
     """Seconds until it expires."""
 
@@ -3004,6 +3039,9 @@ class PaymentRecord(TypedDict):
     """USDC or USDT."""
 
     customer_id: NotRequired[str | None]
+    description: NotRequired[str | None]
+    """Description of the order, as the payer's page shows it."""
+
     excess_received: str
     """Amount counted after confirmation."""
 
@@ -3120,6 +3158,9 @@ class Finality(TypedDict):
 
 class SettingsRequest(TypedDict):
     """Settings to change; the others stay. No other field is accepted."""
+
+    checkout: NotRequired[CheckoutRequest | None]
+    """Appearance of the payer's page."""
 
     dust_floor: NotRequired[str | None]
     """Transfers below this are ignored; at most 1."""
@@ -3385,6 +3426,9 @@ class PaymentList(TypedDict):
 
 class SettingsRecord(TypedDict):
     """Settings of the PSP's payments, as decided by the PSP and the operator."""
+
+    checkout: CheckoutRecord
+    """Appearance of the payer's page."""
 
     created_at: str
     """When the account was created."""

@@ -10,6 +10,8 @@ import { Payferry, ProblemError, verifyWebhook, WebhookVerificationError, type W
 
 /** The longest time until a payment is settled. A sandbox needs a few seconds. */
 const SETTLED_SECS_MAX = 60;
+/** A PNG of one pixel. */
+const LOGO = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 const { PAYFERRY_URL: baseUrl = "", PAYFERRY_API_KEY: apiKey = "" } = process.env;
 const skip = baseUrl === "" && "PAYFERRY_URL and PAYFERRY_API_KEY name no sandbox";
@@ -88,6 +90,12 @@ describe("a sandbox", { skip, concurrency: true }, () => {
     const document = "/api/v1/customers/{customer_id}/documents/{kind}";
     const read = await payferry.get(document, { params: { path }, parseAs: "text" });
     assert.equal(read, await proof.text());
+
+    const logo = Buffer.from(LOGO, "base64");
+    const { checkout } = await payferry.put("/api/v1/settings/logo", { body: new Blob([logo]) });
+    const served = await fetch(`${baseUrl}${new URL(checkout.logo_url!).pathname}`);
+    assert.deepEqual(Buffer.from(await served.arrayBuffer()), logo);
+    assert.equal((await payferry.delete("/api/v1/settings/logo")).checkout.logo_url, null);
     const { customer } = await payferry.get("/api/v1/customers/{customer_id}", { params: { path: { customer_id } } });
     assert.deepEqual([customer.email, customer.kyc_status], ["ada@example.com", "pending"]);
   });

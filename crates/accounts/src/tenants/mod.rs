@@ -23,8 +23,8 @@ pub use api_keys::{
     revoke_in as revoke_key_in, rotate_in as rotate_key_in,
 };
 pub use psps::{
-    DEFAULT_WORD, LimitChange, OwnOrDefault, PolicyChange, PspRecord, change as change_psp, change_in as change_psp_in,
-    create as create_psp, find as find_psp, list as list_psps, lock as lock_psp, psp_row,
+    CheckoutChange, DEFAULT_WORD, LimitChange, OwnOrDefault, PolicyChange, PspRecord, change as change_psp,
+    change_in as change_psp_in, create as create_psp, find as find_psp, list as list_psps, lock as lock_psp, psp_row,
 };
 
 /// Maximum length of a PSP's or key's name, in characters.

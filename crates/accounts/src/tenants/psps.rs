@@ -7,7 +7,7 @@ use payferry_domain::payment::OverpaymentPolicy;
 use payferry_domain::{Amount, Chain, FeeBps, FinalityPolicy, PspId, Timestamp};
 use payferry_entities::{Database, Transaction, psps};
 use payferry_journal::audit::Actor;
-use payferry_journal::psps::{Ceilings, EventFamilies, PspPolicies};
+use payferry_journal::psps::{Ceilings, Color, EventFamilies, PspPolicies, ReturnUrl};
 use sea_orm::{
     ActiveModelTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, QueryTrait,
     Set,
@@ -60,6 +60,22 @@ pub struct PolicyChange {
     pub finality: BTreeMap<Chain, OwnOrDefault<FinalityPolicy>>,
     /// Limits of outbound transfers.
     pub limits: LimitChange,
+    /// Appearance of the payer's page.
+    pub checkout: CheckoutChange,
+}
+
+/// Appearance of the payer's page to change: the rest stays, and `Some(None)` removes a value.
+#[derive(Debug, Clone, Default)]
+#[allow(clippy::option_option, reason = "a value, its removal, or no change")]
+pub struct CheckoutChange {
+    /// Name above the payment.
+    pub name: Option<Option<String>>,
+    /// Colour of the name's background and of buttons.
+    pub color: Option<Option<Color>>,
+    /// Target of the link at the end of a payment.
+    pub return_url: Option<Option<ReturnUrl>>,
+    /// Hash of the logo.
+    pub logo: Option<Option<String>>,
 }
 
 /// Limits of outbound transfers to change; the others stay.
@@ -172,6 +188,11 @@ impl PolicyChange {
         set(&mut policies.send_max, send_max.map(OwnOrDefault::own));
         set(&mut policies.send_daily_max, send_daily_max.map(OwnOrDefault::own));
         set(&mut policies.refund_elsewhere_daily_max, refund_elsewhere_daily_max.map(OwnOrDefault::own));
+        let CheckoutChange { name, color, return_url, logo } = self.checkout;
+        set(&mut policies.checkout.name, name);
+        set(&mut policies.checkout.color, color);
+        set(&mut policies.checkout.return_url, return_url);
+        set(&mut policies.checkout.logo, logo);
         for (chain, tiers) in self.finality {
             match tiers {
                 OwnOrDefault::Default => policies.finality.remove(&chain),

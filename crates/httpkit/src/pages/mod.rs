@@ -34,11 +34,16 @@ pub fn console_style(own: &str) -> String {
     [CONSOLE, own].concat()
 }
 
-/// A whole page.
+/// A whole page in English.
 pub fn page(title: &str, body: &Markup) -> Markup {
+    page_in("en", title, body)
+}
+
+/// A whole page in this language.
+pub fn page_in(language: &str, title: &str, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
-        html lang="en" {
+        html lang=(language) {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
@@ -56,22 +61,25 @@ fn source(text: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)))
 }
 
-/// Content security policy of a page with a script: its own inline style and script, requests to this service, inline
-/// images, forms to `form_action`. It forbids frames and external resources.
-pub fn script_policy(style: &str, script: &str, form_action: &str) -> HeaderValue {
+/// Content security policy of a page with a script: its own inline styles and script, requests to this service, images of
+/// the sources `images`, forms to `form_action`. It forbids frames and external resources.
+pub fn script_policy(styles: &[&str], script: &str, images: &str, form_action: &str) -> HeaderValue {
+    let styles: Vec<_> = styles.iter().map(|style| source(style)).collect();
     let policy = format!(
-        "default-src 'none'; style-src {}; script-src {}; connect-src 'self'; img-src data:; \
+        "default-src 'none'; style-src {}; script-src {}; connect-src 'self'; img-src {images}; \
          form-action {form_action}; base-uri 'none'; frame-ancestors 'none'",
-        source(style),
+        styles.join(" "),
         source(script)
     );
     header(&policy)
 }
 
-/// Content security policy of a page without scripts: its own inline style, inline images, forms to this service.
+/// Content security policy of a page without scripts: its own inline style, images of this service and inline ones, forms to
+/// this service.
 pub fn style_policy(style: &str) -> HeaderValue {
     header(&format!(
-        "default-src 'none'; style-src {}; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+        "default-src 'none'; style-src {}; img-src 'self' data:; form-action 'self'; base-uri 'none'; \
+         frame-ancestors 'none'",
         source(style)
     ))
 }
@@ -125,7 +133,8 @@ impl<A: HttpState> FromRequestParts<A> for PageAdmitted {
     }
 }
 
-/// Extractor like [`PageAdmitted`] for a request of a page's script, which is refused with a problem document.
+/// Extractor like [`PageAdmitted`] for a request of a page's script, which is refused with a problem document, and for a page
+/// that renders the refusal itself.
 pub struct ScriptAdmitted;
 
 impl<A: HttpState> FromRequestParts<A> for ScriptAdmitted {

@@ -6,6 +6,8 @@ use payferry_domain::payment::{EventName, OverpaymentPolicy};
 use payferry_domain::{Amount, Chain, FeeBps, FinalityPolicy, Tolerance, named};
 use serde::{Deserialize, Serialize};
 
+use super::checkout::Checkout;
+
 /// Default dust floor. Address poisoning uses such small amounts.
 pub const DUST_FLOOR_DEFAULT: Amount = Amount(1_000);
 /// Maximum dust floor. Amounts below the floor are not credited to anyone, so they must be negligible.
@@ -49,6 +51,8 @@ pub struct PspPolicies {
     pub send_daily_max: Option<Amount>,
     /// Daily limit of refunds to other addresses than the payer's, if the operator set one for this PSP.
     pub refund_elsewhere_daily_max: Option<Amount>,
+    /// Appearance of the payer's page.
+    pub checkout: Checkout,
 }
 
 impl Default for PspPolicies {
@@ -66,6 +70,7 @@ impl Default for PspPolicies {
             send_max: None,
             send_daily_max: None,
             refund_elsewhere_daily_max: None,
+            checkout: Checkout::default(),
         }
     }
 }

@@ -42,7 +42,7 @@ const ENTRIES: HeaderName = HeaderName::from_static("x-attention");
 
 /// Content security policy: nothing from other origins, only the inline style and script above, no framing, forms only
 /// to this origin.
-static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| script_policy(&STYLE, SCRIPT, "'self'"));
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| script_policy(&[&STYLE], SCRIPT, "data:", "'self'"));
 
 /// The path of the pages of something.
 pub(crate) fn path(what: &str) -> String {

@@ -151,6 +151,7 @@ fn agreed(facts: &PaymentFacts) -> Markup {
             @if let Some(merchant) = &terms.merchant_id { dt { "Merchant" } dd.mono { (merchant) } }
             @if let Some(customer) = &terms.customer_id { dt { "Customer" } dd.mono { (customer) } }
             @if let Some(reference) = &terms.reference { dt { "Reference" } dd { (reference) } }
+            @if let Some(description) = &terms.description { dt { "Description" } dd { (description) } }
             dt { "Wallet" } dd { (whole_on_chain(terms.chain, &checksummed(terms.wallet))) }
             dt { "Token" } dd { (whole_on_chain(terms.chain, &checksummed(terms.token_address))) }
             dt { "Fee" } dd { (terms.fee_bps.get()) " basis points" }

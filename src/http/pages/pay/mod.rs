@@ -1,62 +1,112 @@
 //! `GET /pay/{token}`: the payer's page. Anyone who has the link can open it, so it shows no personal data.
 //!
-//! `scene` decides the content, `view` renders it, `qr` draws the code. The page is complete without JavaScript. With
-//! it, `GET /pay/{token}/events` sends the content again whenever it changes.
+//! `scene` decides the content, `texts` has the words in each language, `brand` the appearance that the PSP chose, `view`
+//! renders the page, `qr` draws the codes. The page is complete without JavaScript. With it, `GET /pay/{token}/events` sends
+//! the content again whenever it changes. `POST /pay/{token}/chain` chooses the chain, if the payer may.
 
+mod brand;
 mod qr;
 mod scene;
+mod texts;
 mod view;
 
-use axum::extract::rejection::PathRejection;
+use axum::Form;
+use axum::extract::rejection::{FormRejection, PathRejection};
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::response::Response;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::sse::Event;
-use payferry_domain::payment::Payment;
+use axum::response::{IntoResponse, Redirect, Response};
+use payferry_domain::CommandError;
+use payferry_domain::payment::{Command, Payment};
 use payferry_entities::payments::{Column, Entity};
 use payferry_httpkit::limits::network_prefix;
 use payferry_httpkit::live::StreamOwner;
-use payferry_httpkit::pages::{PageAdmitted, ScriptAdmitted};
+use payferry_httpkit::pages::ScriptAdmitted;
 use payferry_httpkit::{Answer, ApiError, ClientAddress, JsonBody};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::http::live;
 use crate::http::payments::authorize::{AuthorizationRequest, accept};
-use crate::http::state::{AppShared, AppState};
+use crate::http::state::AppState;
+
+use brand::Brand;
+use texts::Language;
+use view::Frame;
 
 /// Upper bound for a token's length in characters; real tokens are shorter.
 const TOKEN_CHARS_MAX: usize = 128;
 
+/// A request that is within the limit of its address, or its refusal.
+type Admitted = Result<ScriptAdmitted, ApiError>;
+
 /// The page.
 pub(in crate::http) async fn serve(
-    _: PageAdmitted,
+    admitted: Admitted,
     State(app): State<AppState>,
+    language: Language,
     token: Result<Path<String>, PathRejection>,
 ) -> Response {
-    match find(&app, token).await {
-        Ok(payment) => view::page(&app, &payment),
-        Err(error) => failure(&error),
-    }
+    let shown = async {
+        admitted?;
+        let payment = find(&app, token).await?;
+        let frame = Frame { language, brand: Brand::read(&app, &payment).await? };
+        Ok(view::page(&app, &payment, &frame))
+    };
+    answer(language, shown.await)
 }
 
 /// Streams the page's content whenever it changes.
 pub(in crate::http) async fn events(
-    _: PageAdmitted,
+    admitted: Admitted,
     State(app): State<AppState>,
+    language: Language,
     token: Result<Path<String>, PathRejection>,
     parts: Parts,
 ) -> Response {
-    let begin = async || {
+    let begun = async {
+        admitted?;
         let payment = find(&app, token).await?;
+        let frame = Frame { language, brand: Brand::read(&app, &payment).await? };
         let holder = StreamOwner::Address(network_prefix(ClientAddress::of(&parts)));
-        Ok((payment, app.stream_limits.take(holder, app.config.limits.streams_per_address)?))
+        let place = app.stream_limits.take(holder, app.config.limits.streams_per_address)?;
+        let render: live::Render = Box::new(move |app, payment| {
+            Event::default().event("page").data(view::content(app, payment, &frame).into_string())
+        });
+        Ok(live::follow(app.clone(), payment, place, render))
     };
-    match begin().await {
-        Ok((payment, place)) => live::follow(app.clone(), payment, place, event),
-        Err(error) => failure(&error),
-    }
+    answer(language, begun.await)
+}
+
+/// The chain that the payer chose.
+#[derive(Deserialize)]
+pub(in crate::http) struct Choice {
+    chain: String,
+}
+
+/// Fixes the chain, and shows the page again: with the chain that was fixed before, if the choice was made already.
+pub(in crate::http) async fn choose_chain(
+    admitted: Admitted,
+    State(app): State<AppState>,
+    language: Language,
+    token: Result<Path<String>, PathRejection>,
+    form: Result<Form<Choice>, FormRejection>,
+) -> Response {
+    let chosen = async {
+        admitted?;
+        let payment = find(&app, token).await?;
+        let chain = form.ok().and_then(|Form(choice)| choice.chain.parse().ok());
+        if let Some(chain) = chain.filter(|chain| app.system.takes_payments_on(*chain)) {
+            match app.system.command(payment.id(), Command::ChooseChain { chain }, None).await {
+                Ok(_) | Err(CommandError::Rejected(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Redirect::to(&format!("/pay/{}", payment.terms.link_token)).into_response())
+    };
+    answer(language, chosen.await)
 }
 
 /// Takes what the payer signed on the page. Answers as the API does, because a script reads it.
@@ -72,11 +122,7 @@ pub(in crate::http) async fn authorize(
     Answer::accepted(&json!({"message": "Authorization accepted", "state": state}))
 }
 
-fn event(app: &AppShared, payment: &Payment) -> Event {
-    Event::default().event("page").data(view::content(app, payment).into_string())
-}
-
-async fn find(app: &AppShared, token: Result<Path<String>, PathRejection>) -> Result<Payment, ApiError> {
+async fn find(app: &AppState, token: Result<Path<String>, PathRejection>) -> Result<Payment, ApiError> {
     // A path that is not UTF-8 contains no token.
     let token = token.map_or_else(|_| String::new(), |Path(token)| token);
     let spelled = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
@@ -87,14 +133,19 @@ async fn find(app: &AppShared, token: Result<Path<String>, PathRejection>) -> Re
     Ok(payferry_journal::payments::payment_of(&row.ok_or(ApiError::NotFound("payment"))?)?)
 }
 
-/// Answers with a page for people instead of a problem document.
-fn failure(error: &ApiError) -> Response {
-    let texts = match error.status() {
-        StatusCode::NOT_FOUND => {
-            ("No such payment", "There is no payment for this link. Ask its sender for a new one.")
-        }
-        StatusCode::TOO_MANY_REQUESTS => ("Too many requests", "Wait a minute, then reload."),
-        _ => ("Not available", "The page cannot be shown at the moment. Reload in a little while."),
+/// The response, which depends on the language. A failure is a page for people instead of a problem document.
+fn answer(language: Language, answered: Result<Response, ApiError>) -> Response {
+    let mut response = answered.unwrap_or_else(|error| failure(language, &error));
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept-language"));
+    response
+}
+
+fn failure(language: Language, error: &ApiError) -> Response {
+    let texts = language.texts();
+    let said = match error.status() {
+        StatusCode::NOT_FOUND => texts.not_found,
+        StatusCode::TOO_MANY_REQUESTS => texts.too_many,
+        _ => texts.unavailable,
     };
-    super::failure(error, "a payer's page", texts)
+    super::failure(error, "a payer's page", language.as_str(), said)
 }

@@ -1,13 +1,19 @@
 // Keeps the payer's page current: countdown, copy buttons, payment with a wallet in this browser, and live updates.
-// Without the script the page is complete, but does not change until it is reloaded.
+// Without the script the page is complete, but does not change until it is reloaded. Its texts come with the page.
 'use strict';
 (() => {
   const TICK_MS = 500, SOON_MS = 120000, COPIED_MS = 2000, AGAIN_MS = 20000, TIMEOUT_MS = 10000;
   const UNKNOWN_CHAIN = 4902, REFUSED = 4001;
+  const WALLETS_MAX = 20, NAME_CHARS_MAX = 40;
   const main = () => document.getElementById('payment');
   const announcer = document.getElementById('announcer');
   const source = new Map();
-  let ahead = 0, stream, provider = null, again = null, signingFails = false;
+  const texts = JSON.parse(document.body.dataset.texts);
+  // The reader's own variant of the page's language, for dates.
+  const language = navigator.languages.find(one => one.startsWith(document.documentElement.lang)) ?? document.documentElement.lang;
+  // Wallets by the id with which they announce themselves. The injected one has no name, and stands in for them.
+  const wallets = new Map(), INJECTED = '';
+  let ahead = 0, stream, chosen = null, again = null;
 
   document.documentElement.classList.add('js');
 
@@ -27,18 +33,52 @@
   // Adds what only works with the script to a part from the server.
   const dress = part => {
     for (const time of part.querySelectorAll('time')) {
-      time.textContent = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
+      time.textContent = new Intl.DateTimeFormat(language, { dateStyle: 'medium', timeStyle: 'short' })
         .format(new Date(time.dateTime));
     }
     for (const button of part.querySelectorAll('.copy')) button.hidden = false;
-    const wallet = part.querySelector('#wallet');
-    const sign = part.querySelector('#sign');
+    const wallet = wallets.get(chosen), pay = part.querySelector('#wallet'), sign = part.querySelector('#sign');
     if (sign) {
-      sign.hidden = !provider;
-      part.querySelector('#signed').hidden = !provider;
+      sign.hidden = !wallet;
+      part.querySelector('#signed').hidden = !wallet;
+      name(sign, wallet, texts.sign, texts.signWith);
     }
     // The plain transfer is the fallback for a token or a wallet that cannot sign.
-    if (wallet) wallet.hidden = !provider || Boolean(sign) && !signingFails;
+    if (pay) {
+      pay.hidden = !wallet || Boolean(sign) && !wallet.cannotSign;
+      name(pay, wallet, texts.pay, texts.payWith);
+    }
+    const list = part.querySelector('#wallets');
+    if (list) choices(list);
+  };
+
+  const picture = icon => {
+    const image = document.createElement('img');
+    image.src = icon;
+    image.alt = '';
+    return image;
+  };
+
+  // The label of a button: the wallet's icon and name, if it has announced them.
+  const name = (button, wallet, plain, named) => {
+    // The replacement is a function, because a name may contain `$`.
+    const text = wallet?.name ? named.replace('{wallet}', () => wallet.name) : plain;
+    button.replaceChildren(...(wallet?.icon ? [picture(wallet.icon)] : []), text);
+  };
+
+  // The list of wallets, if there are several.
+  const choices = list => {
+    list.hidden = wallets.size < 2;
+    const focused = list.contains(document.activeElement) && document.activeElement.value;
+    const items = [...wallets].map(([id, { name, icon }]) => {
+      const label = document.createElement('label'), radio = document.createElement('input'), text = document.createElement('span');
+      Object.assign(radio, { type: 'radio', name: 'wallet', value: id, checked: id === chosen });
+      text.textContent = name;
+      label.append(radio, ...(icon ? [picture(icon)] : []), text);
+      return label;
+    });
+    list.replaceChildren(list.querySelector('legend'), ...items);
+    if (typeof focused === 'string') [...list.querySelectorAll('input')].find(one => one.value === focused)?.focus();
   };
 
   const parts = of => [...of.children].filter(one => one.id);
@@ -64,6 +104,11 @@
       if (there && source.get(part.id) === html) { before = there; continue; }
       source.set(part.id, html);
       const adopted = document.adoptNode(part);
+      // The chosen QR code stays.
+      for (const radio of there?.querySelectorAll('input[id]:checked') ?? []) {
+        const same = [...adopted.querySelectorAll('input')].find(one => one.id === radio.id);
+        if (same) same.checked = true;
+      }
       dress(adopted);
       if (there) there.replaceWith(adopted); else now.insertBefore(adopted, before);
       before = adopted;
@@ -81,7 +126,7 @@
     const link = document.getElementById('link');
     if (!link) return;
     const live = stream && stream.readyState === EventSource.OPEN;
-    const text = live ? 'This page updates by itself.' : 'Connecting…';
+    const text = live ? texts.live : texts.connecting;
     if (link.textContent !== text) link.textContent = text;
     link.dataset.state = live ? 'live' : 'away';
   };
@@ -128,16 +173,16 @@
       getSelection().selectAllChildren(value);
       if (!document.execCommand('copy')) return;
     }
-    button.textContent = 'Copied';
+    button.textContent = texts.copied;
     button.classList.add('copied');
-    announcer.textContent = 'Copied';
-    setTimeout(() => { button.textContent = 'Copy'; button.classList.remove('copied'); }, COPIED_MS);
+    announcer.textContent = texts.copied;
+    setTimeout(() => { button.textContent = texts.copy; button.classList.remove('copied'); }, COPIED_MS);
   };
 
   const tell = text => { const told = document.getElementById('told'); if (told) told.textContent = text; };
 
-  // The account that pays, on the payment's chain.
-  const account = async ({ chain }) => {
+  // The account of a wallet that pays, on the payment's chain.
+  const account = async ({ provider }, { chain }) => {
     const [from] = await provider.request({ method: 'eth_requestAccounts' });
     if (await provider.request({ method: 'eth_chainId' }) !== chain) {
       await provider.request({ method: 'wallet_switchEthereumChain', params: [{ chainId: chain }] });
@@ -146,21 +191,21 @@
   };
 
   const explain = (error, chainName, otherwise) => {
-    if (error?.code === REFUSED) tell('You declined in your wallet; nothing was sent.');
-    else if (error?.code === UNKNOWN_CHAIN) tell(`Your wallet does not know ${chainName}. Add the chain there, then try again.`);
+    if (error?.code === REFUSED) tell(texts.declined);
+    else if (error?.code === UNKNOWN_CHAIN) tell(texts.unknownChain.replace('{chain}', chainName));
     else tell(otherwise);
   };
 
-  const sign = async button => {
+  const sign = async (button, wallet) => {
     const { chainName, typed } = button.dataset, data = JSON.parse(typed);
     button.disabled = true;
-    tell('Sign the payment in your wallet. It costs no gas.');
+    tell(texts.signNow);
     try {
-      const from = await account(button.dataset), message = { from, ...data.message };
-      const signature = await provider.request({
+      const from = await account(wallet, button.dataset), message = { from, ...data.message };
+      const signature = await wallet.provider.request({
         method: 'eth_signTypedData_v4', params: [from, JSON.stringify({ ...data, message })],
       });
-      tell('Sending the signed payment…');
+      tell(texts.sending);
       const answer = await fetch(`${location.pathname}/authorization`, {
         method: 'POST', headers: { 'Content-Type': 'application/json' }, signal: AbortSignal.timeout(TIMEOUT_MS),
         body: JSON.stringify({
@@ -169,29 +214,29 @@
         }),
       });
       if (answer.ok) {
-        tell('Your signed payment is being collected. There is nothing more to do.');
+        tell(texts.collected);
         return;
       }
       const problem = await answer.json().catch(() => ({}));
-      tell(`${problem.detail ?? 'The payment was not accepted.'} No money was taken.`);
+      tell(problem.code === 'authorization_balance' ? texts.tooLittle : texts.refused);
     } catch (error) {
-      signingFails = error?.code !== REFUSED && error?.code !== UNKNOWN_CHAIN;
+      wallet.cannotSign = error?.code !== REFUSED && error?.code !== UNKNOWN_CHAIN;
       dress(main());
-      explain(error, chainName, 'Your wallet could not sign. Send the amount instead.');
+      explain(error, chainName, texts.cannotSign);
     }
     button.disabled = false;
   };
 
-  const pay = async button => {
+  const pay = async (button, wallet) => {
     const { chainName, to, call } = button.dataset;
     button.disabled = true;
-    tell('Confirm the payment in your wallet.');
+    tell(texts.confirmNow);
     try {
-      const from = await account(button.dataset);
-      await provider.request({ method: 'eth_sendTransaction', params: [{ from, to, data: call, value: '0x0' }] });
-      tell('Your wallet has sent the payment. It appears here once it is in the chain; do not send it twice.');
+      const from = await account(wallet, button.dataset);
+      await wallet.provider.request({ method: 'eth_sendTransaction', params: [{ from, to, data: call, value: '0x0' }] });
+      tell(texts.sent);
     } catch (error) {
-      explain(error, chainName, 'Your wallet reported an error. Scan the code, or copy the address.');
+      explain(error, chainName, texts.walletFailed);
       button.disabled = false;
     }
   };
@@ -199,17 +244,41 @@
   document.addEventListener('click', event => {
     const button = event.target.closest('button');
     if (button?.classList.contains('copy')) copy(button);
-    else if (button?.id === 'wallet' && provider) pay(button);
-    else if (button?.id === 'sign' && provider) sign(button);
+    else if (button?.id === 'wallet' && wallets.has(chosen)) pay(button, wallets.get(chosen));
+    else if (button?.id === 'sign' && wallets.has(chosen)) sign(button, wallets.get(chosen));
   });
 
-  const offer = one => { provider ??= one; dress(main()); };
-  addEventListener('eip6963:announceProvider', event => { if (event.detail?.provider) offer(event.detail.provider); });
+  document.addEventListener('change', event => {
+    if (event.target.name !== 'wallet') return;
+    chosen = event.target.value;
+    tell('');
+    dress(main());
+  });
+
+  const add = (id, wallet) => {
+    wallets.set(id, wallet);
+    if (!wallets.has(chosen)) chosen = id;
+    dress(main());
+  };
+
+  // A wallet that announces itself (EIP-6963). Only icons in data: URIs are shown, as images, which run no scripts.
+  const discover = ({ detail }) => {
+    const { info, provider } = detail ?? {};
+    if (typeof info?.uuid !== 'string' || !info.uuid || typeof info.name !== 'string' || typeof provider?.request !== 'function') return;
+    if (wallets.has(info.uuid) || wallets.size >= WALLETS_MAX) return;
+    wallets.delete(INJECTED);
+    const isPicture = typeof info.icon === 'string' && info.icon.startsWith('data:image/');
+    add(info.uuid, { provider, name: info.name.slice(0, NAME_CHARS_MAX), icon: isPicture ? info.icon : '' });
+  };
+
+  // A wallet that does not announce itself.
+  const fallBack = () => { if (window.ethereum && !wallets.size) add(INJECTED, { provider: window.ethereum, name: '', icon: '' }); };
 
   begin();
+  addEventListener('eip6963:announceProvider', discover);
   dispatchEvent(new Event('eip6963:requestProvider'));
-  if (window.ethereum) offer(window.ethereum);
-  addEventListener('ethereum#initialized', () => { if (window.ethereum) offer(window.ethereum); }, { once: true });
+  fallBack();
+  addEventListener('ethereum#initialized', fallBack, { once: true });
   setInterval(tick, TICK_MS);
   attend();
   document.addEventListener('visibilitychange', attend);

@@ -1,13 +1,15 @@
 //! Content of the payer's page: one scene for each state of a payment.
 //!
-//! Pure functions. The texts name no person and do not mention screening. They never ask for money that is already on
-//! its way. A transfer that may never count does not stop the payer from paying the rest. `view` renders the scene.
+//! Pure functions. `texts` has the words; they name no person and do not mention screening. A scene never asks for money that
+//! is already on its way. A transfer that may never count does not stop the payer from paying the rest. `view` renders the scene.
 
 use payferry_domain::payment::{
     Authorization, AuthorizationFailure, AuthorizationState, Decision, FailureReason, Funds, Label, Payment, Refund,
     RefundState, Status, Transfer, TransferStatus,
 };
-use payferry_domain::{Amount, Timestamp};
+use payferry_domain::{Amount, Timestamp, Token};
+
+use super::texts::{Contact, Texts};
 
 /// State of the payment, as a colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,44 +69,42 @@ pub(super) struct Scene {
     pub(super) notices: Vec<String>,
 }
 
+/// Returns true if the payer can choose the chain now.
+pub(super) fn may_choose(payment: &Payment, now: Timestamp) -> bool {
+    payment.awaits_chain() && payment.status == Status::Pending && now < payment.expires_at
+}
+
 impl Scene {
-    /// The scene of the payment at `now`.
-    pub(super) fn of(payment: &Payment, now: Timestamp) -> Self {
+    /// The scene of the payment at `now`, in these texts.
+    pub(super) fn of(payment: &Payment, now: Timestamp, texts: &'static Texts) -> Self {
+        let contact = Contact::of(payment);
         let mut scene = match payment.status {
-            Status::Pending => pending(payment, now),
-            Status::Confirmed => usual(
-                "Payment confirmed",
-                "Thank you. Your payment is final; there is nothing more to do.",
-                StateColour::Good,
-                Step::Confirmed,
-            ),
-            Status::Settled => usual(
-                "Payment complete",
-                format!("Thank you. Your payment has arrived and was passed on to {}.", recipient(payment)),
-                StateColour::Good,
-                Step::Complete,
-            ),
-            Status::Mismatched => mismatched(payment, now),
-            Status::Failed => failed(payment),
+            Status::Pending => pending(payment, now, texts),
+            Status::Confirmed => usual(texts.confirmed, StateColour::Good, Step::Confirmed),
+            Status::Settled => {
+                usual((texts.complete, (texts.complete_text)(contact)), StateColour::Good, Step::Complete)
+            }
+            Status::Mismatched => mismatched(payment, now, texts),
+            Status::Failed => failed(payment, texts),
         };
-        scene.notices = notices(payment);
-        scene.notices.extend(not_collected(payment));
+        scene.notices = notices(payment, texts);
+        scene.notices.extend(not_collected(payment, texts));
         scene
+    }
+
+    /// True if the payer needs nothing more from the page.
+    pub(super) fn is_done(&self, payment: &Payment) -> bool {
+        match payment.status {
+            Status::Confirmed | Status::Settled | Status::Failed => true,
+            Status::Mismatched => self.step.is_none(),
+            Status::Pending => false,
+        }
     }
 }
 
-/// The payer's contact. A transfer to a customer has no merchant.
-pub(super) fn contact(payment: &Payment) -> &'static str {
-    if payment.terms.purpose.is_pay_in() { "the merchant" } else { "the sender of this link" }
-}
-
-/// The contact at the beginning of a sentence.
-fn contact_first(payment: &Payment) -> &'static str {
-    if payment.terms.purpose.is_pay_in() { "The merchant" } else { "The sender of this link" }
-}
-
-fn recipient(payment: &Payment) -> &'static str {
-    if payment.terms.purpose.is_pay_in() { "the merchant" } else { "the recipient" }
+/// An amount with its token.
+pub(super) fn money(amount: Amount, token: Token) -> String {
+    format!("{amount} {token}")
 }
 
 /// Sum of transfers in the right token and in time that have arrived but do not count yet.
@@ -150,11 +150,11 @@ fn could_pay(transfer: &Transfer) -> bool {
 }
 
 /// A scene of the usual course.
-fn usual(headline: &'static str, explanation: impl Into<String>, state_colour: StateColour, step: Step) -> Scene {
-    Scene { step: Some(step), ..unusual(headline, explanation, state_colour) }
+fn usual(said: (&'static str, impl Into<String>), state_colour: StateColour, step: Step) -> Scene {
+    Scene { step: Some(step), ..unusual(said, state_colour) }
 }
 
-fn unusual(headline: &'static str, explanation: impl Into<String>, state_colour: StateColour) -> Scene {
+fn unusual((headline, explanation): (&'static str, impl Into<String>), state_colour: StateColour) -> Scene {
     let explanation = explanation.into();
     Scene { headline, explanation, state_colour, step: None, to_pay: None, notices: Vec::new() }
 }
@@ -167,187 +167,117 @@ fn waits_for_review(payment: &Payment) -> bool {
         && payment.transfers.iter().any(reviewed)
 }
 
-fn pending(payment: &Payment, now: Timestamp) -> Scene {
-    let token = payment.terms.token;
+fn pending(payment: &Payment, now: Timestamp, texts: &'static Texts) -> Scene {
+    let in_token = |amount| money(amount, payment.terms.token);
     let coming = on_its_way(payment);
     if let Some(authorization) = payment.authorization.as_deref().filter(|last| last.is_unfinished()) {
-        return signed(payment, authorization);
+        return signed(payment, authorization, texts);
     }
     if waits_for_review(payment) {
-        let explanation = "Your transfer has arrived and is being checked, which can take a while. There is nothing for \
-                           you to do; do not pay again.";
-        return usual("Payment being checked", explanation, StateColour::Working, Step::Seen);
+        return usual(texts.checked, StateColour::Working, Step::Seen);
     }
     if missing(payment, Amount::ZERO).is_zero() {
-        let explanation = format!(
-            "Your transfer of {coming} {token} has arrived and is being confirmed by the chain. There is nothing more \
-             to do."
-        );
-        return usual("Payment seen", explanation, StateColour::Working, Step::Seen);
+        return usual((texts.seen, (texts.seen_text)(&in_token(coming))), StateColour::Working, Step::Seen);
     }
     let gone = orphaned(payment);
     let missing = missing(payment, gone);
     if missing.is_zero() {
-        let explanation = "Your transfer was seen, but the chain has dropped its block. It usually reappears within \
-                           minutes; do not pay again yet.";
-        return usual("Waiting for the chain", explanation, StateColour::Working, Step::Seen);
+        return usual(texts.chain_waits, StateColour::Working, Step::Seen);
     }
     if now >= payment.expires_at {
-        let explanation = "The time to pay is over. The service is still checking for transfers that were sent in \
-                           time; do not send anything now.";
-        return usual("Time is up", explanation, StateColour::Working, Step::Waiting);
+        return usual(texts.time_up, StateColour::Working, Step::Waiting);
     }
     let seen = coming.saturating_add(gone);
     if !seen.is_zero() {
-        let explanation = format!(
-            "{seen} {token} of {} {token} was seen and does not count yet. {missing} {token} is missing: send it to the \
-             same address in time.",
-            payment.terms.amount
-        );
-        let scene = usual("Part of the payment seen", explanation, StateColour::Asking, Step::Seen);
-        return Scene { to_pay: Some(missing), ..scene };
+        let [seen, due, still] = [seen, payment.terms.amount, missing].map(in_token);
+        let said = (texts.part_seen, (texts.part_seen_text)(&seen, &due, &still));
+        return Scene { to_pay: Some(missing), ..usual(said, StateColour::Asking, Step::Seen) };
     }
-    let explanation = "Send exactly this amount to the address shown here. You will see it arrive on this page.";
-    let scene = usual("Waiting for your payment", explanation, StateColour::Asking, Step::Waiting);
-    Scene { to_pay: Some(missing), ..scene }
+    if payment.awaits_chain() {
+        return usual(texts.choose, StateColour::Asking, Step::Waiting);
+    }
+    Scene { to_pay: Some(missing), ..usual(texts.waiting, StateColour::Asking, Step::Waiting) }
 }
 
 /// The payer has signed. Screening is not mentioned.
-fn signed(payment: &Payment, authorization: &Authorization) -> Scene {
-    let (amount, token) = (authorization.value, payment.terms.token);
+fn signed(payment: &Payment, authorization: &Authorization, texts: &'static Texts) -> Scene {
     if authorization.state == AuthorizationState::Review {
-        let explanation = "Your signed payment is being checked, which can take a while. There is nothing for you to do; do \
-                           not pay again.";
-        return usual("Payment being checked", explanation, StateColour::Working, Step::Seen);
+        return usual((texts.checked.0, texts.signed_checked_text), StateColour::Working, Step::Seen);
     }
-    let explanation =
-        format!("Your signed payment of {amount} {token} is being collected. There is nothing more to do.");
-    usual("Payment signed", explanation, StateColour::Working, Step::Seen)
+    let amount = money(authorization.value, payment.terms.token);
+    usual((texts.signed, (texts.signed_text)(&amount)), StateColour::Working, Step::Seen)
 }
 
 /// Notice about an authorization that was not collected.
-fn not_collected(payment: &Payment) -> Option<String> {
+fn not_collected(payment: &Payment, texts: &Texts) -> Option<String> {
     let last = payment.authorization.as_deref().filter(|last| !last.is_valid())?;
     if !matches!(payment.status, Status::Pending) {
         return None;
     }
-    let why = match last.failure {
-        Some(AuthorizationFailure::NonceUsed) => "it was cancelled, or used elsewhere",
-        Some(AuthorizationFailure::PayerBlocked | AuthorizationFailure::NotDue) => "this account cannot be used",
-        None => "it expired",
+    let notice = match last.failure {
+        Some(AuthorizationFailure::NonceUsed) => texts.signature_used,
+        Some(AuthorizationFailure::PayerBlocked | AuthorizationFailure::NotDue) => texts.signature_refused,
+        None => texts.signature_expired,
     };
-    Some(format!("Your last signature was not used: {why}. No money was taken; you can pay again."))
+    Some(notice.to_owned())
 }
 
-fn mismatched(payment: &Payment, now: Timestamp) -> Scene {
-    let (token, due) = (payment.terms.token, payment.terms.amount);
-    let (received, missing) = (payment.amount_received(), missing(payment, Amount::ZERO));
-    let (they, them) = (contact_first(payment), contact(payment));
+fn mismatched(payment: &Payment, now: Timestamp, texts: &'static Texts) -> Scene {
+    let contact = Contact::of(payment);
+    let missing = missing(payment, Amount::ZERO);
+    let [received, due, still] =
+        [payment.amount_received(), payment.terms.amount, missing].map(|amount| money(amount, payment.terms.token));
     if payment.is_completable() && missing.is_zero() {
-        let explanation = "The rest of your payment has arrived and is being confirmed by the chain. There is nothing \
-                           more to do.";
-        return usual("Payment seen", explanation, StateColour::Working, Step::Seen);
+        return usual((texts.seen, texts.rest_seen_text), StateColour::Working, Step::Seen);
     }
     if payment.is_completable() && now < payment.expires_at {
-        let explanation = format!(
-            "{received} {token} of {due} {token} has arrived. {missing} {token} is missing: send it to the same address \
-             in time, and the payment is complete."
-        );
-        let scene = usual("Payment incomplete", explanation, StateColour::Asking, Step::Seen);
-        return Scene { to_pay: Some(missing), ..scene };
+        let said = (texts.incomplete, (texts.incomplete_text)(&received, &due, &still));
+        return Scene { to_pay: Some(missing), ..usual(said, StateColour::Asking, Step::Seen) };
     }
-    if payment.labels.contains(Label::Late) {
-        let explanation = format!(
-            "Money arrived after the time to pay was over. {they} has been notified and will accept it or send it \
-             back. Contact {them}; do not pay again."
-        );
-        return unusual("Payment arrived late", explanation, StateColour::Trouble);
-    }
-    if payment.labels.contains(Label::Underpaid) {
-        let explanation = format!(
-            "{received} {token} of {due} {token} arrived in time. {they} has been notified and will accept it or send \
-             it back. Contact {them}; do not send anything more."
-        );
-        return unusual("Payment incomplete", explanation, StateColour::Trouble);
-    }
-    if payment.labels.contains(Label::Overpaid) {
-        let explanation = format!(
-            "{received} {token} arrived instead of {due} {token}. {they} has been notified and will accept it or send \
-             money back. There is nothing for you to pay."
-        );
-        return unusual("More than the amount arrived", explanation, StateColour::Trouble);
-    }
-    let explanation = format!(
-        "The received money does not match the request. {they} has been notified. Contact {them}; do not send \
-         anything more."
-    );
-    unusual("Payment does not match", explanation, StateColour::Trouble)
-}
-
-fn failed(payment: &Payment) -> Scene {
-    let (they, them) = (contact_first(payment), contact(payment));
-    let (headline, explanation) = match payment.failure_reason {
-        Some(FailureReason::Expired) => (
-            "Payment expired",
-            format!(
-                "The time to pay is over. Do not send anything; ask {them} for a new link. If you have just sent \
-                 money, contact {them}: it is not lost."
-            ),
-        ),
-        Some(FailureReason::Cancelled) => {
-            ("Payment cancelled", format!("{they} cancelled this payment. Do not send anything."))
-        }
-        Some(FailureReason::KytBlocked) => (
-            "Payment being checked",
-            format!(
-                "The received money is being checked, and this payment cannot be completed. Do not send anything \
-                 more; contact {them}."
-            ),
-        ),
-        Some(FailureReason::SettlementFailed) => (
-            "Payment sent back",
-            format!(
-                "This payment could not be completed, and {them} will send it back. Contact {them} before you pay \
-                 again."
-            ),
-        ),
-        None => ("Payment failed", format!("Do not send anything; contact {them}.")),
+    let said = if payment.labels.contains(Label::Late) {
+        (texts.late, (texts.late_text)(contact))
+    } else if payment.labels.contains(Label::Underpaid) {
+        (texts.incomplete, (texts.underpaid_text)(&received, &due, contact))
+    } else if payment.labels.contains(Label::Overpaid) {
+        (texts.overpaid, (texts.overpaid_text)(&received, &due, contact))
+    } else {
+        (texts.mismatched, (texts.mismatched_text)(contact))
     };
-    unusual(headline, explanation, StateColour::Over)
+    unusual(said, StateColour::Trouble)
 }
 
-fn notices(payment: &Payment) -> Vec<String> {
-    let (terms, they, them) = (&payment.terms, contact_first(payment), contact(payment));
+fn failed(payment: &Payment, texts: &Texts) -> Scene {
+    let contact = Contact::of(payment);
+    let said = match payment.failure_reason {
+        Some(FailureReason::Expired) => (texts.expired, (texts.expired_text)(contact)),
+        Some(FailureReason::Cancelled) => (texts.cancelled, (texts.cancelled_text)(contact)),
+        Some(FailureReason::KytBlocked) => (texts.checked.0, (texts.blocked_text)(contact)),
+        Some(FailureReason::SettlementFailed) => (texts.sent_back, (texts.sent_back_text)(contact)),
+        None => (texts.failed, (texts.failed_text)(contact)),
+    };
+    unusual(said, StateColour::Over)
+}
+
+fn notices(payment: &Payment, texts: &Texts) -> Vec<String> {
+    let (terms, contact) = (&payment.terms, Contact::of(payment));
     let mut notices = Vec::new();
     let strays = || payment.transfers.iter().filter(|transfer| transfer.is_present() && !transfer.is_right());
     if payment.labels.contains(Label::WrongToken) || strays().any(|stray| stray.key.chain == terms.chain) {
-        notices.push(format!(
-            "A token arrived that is not the {} asked for, so it does not count for this payment. Contact {them} to \
-             have it sent back.",
-            terms.token
-        ));
+        notices.push((texts.wrong_token)(terms.token.as_str(), contact));
     }
     if payment.labels.contains(Label::WrongChain) || strays().any(|stray| stray.key.chain != terms.chain) {
-        notices.push(format!(
-            "Money arrived on another chain than {}, so it does not count for this payment. Contact {them} to have it \
-             sent back.",
-            chain_name(terms.chain)
-        ));
+        notices.push((texts.wrong_chain)(chain_name(terms.chain), contact));
     }
-    let checked = "A received transfer is being checked and does not count until then.";
     if payment.status != Status::Failed {
         if payment.transfers.iter().any(|transfer| could_pay(transfer) && transfer.is_blocked()) {
-            notices.push(format!("{checked} Contact {them}."));
+            notices.push((texts.under_check_contact)(contact));
         } else if payment.transfers.iter().any(is_reviewed) && !waits_for_review(payment) {
-            notices.push(checked.to_owned());
+            notices.push(texts.under_check.to_owned());
         }
     }
     let excess = payment.excess_received();
     if !excess.is_zero() {
-        notices.push(format!(
-            "{excess} {} arrived after the payment was complete. {they} has been notified and can send it back.",
-            terms.token
-        ));
+        notices.push((texts.excess)(&money(excess, terms.token), contact));
     }
     let returned = |is_so: fn(&Refund) -> bool| -> Amount {
         let refunds = payment.refunds.iter().filter(|refund| is_so(refund) && refund.funds == Funds::Received);
@@ -356,11 +286,9 @@ fn notices(payment: &Payment) -> Vec<String> {
     let held = returned(Refund::awaits_approval);
     let going = returned(|refund| refund.state == RefundState::Pending && !refund.awaits_approval());
     let gone = returned(|refund| refund.state == RefundState::Sent);
-    for (amount, words) in
-        [(held, "is sent back after a check"), (going, "is on its way back"), (gone, "was sent back")]
-    {
+    for (amount, text) in [(held, texts.refund_held), (going, texts.refund_going), (gone, texts.refund_sent)] {
         if !amount.is_zero() {
-            notices.push(format!("{amount} {} {words}.", terms.token));
+            notices.push(text(&money(amount, terms.token)));
         }
     }
     notices

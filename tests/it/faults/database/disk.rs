@@ -24,14 +24,14 @@ async fn filled(database: TestDatabase) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn full_disk_under_postgres() {
-    filled(TestDatabase::on_small_tablespace().await).await;
+    Box::pin(filled(TestDatabase::on_small_tablespace().await)).await;
 }
 
 /// Only a child process can have a disk of its own: the test runs itself again within one.
 #[tokio::test(flavor = "multi_thread")]
 async fn full_disk_under_sqlite() {
     if let Ok(folder) = std::env::var(SMALL_DISK) {
-        filled(TestDatabase::sqlite_in(Path::new(&folder))).await;
+        Box::pin(filled(TestDatabase::sqlite_in(Path::new(&folder)))).await;
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -5,6 +5,7 @@ use payferry_domain::payment::fixtures::{self, EXPIRY_SECS, START, Tx, amount, t
 use payferry_domain::payment::{Command, Purpose, RefundOrder, Requester, Terms, initiate, transition};
 use payferry_domain::{Address, Chain, FeeBps, Hash32, OperationId, RefundId, Token, Tolerance};
 
+use super::super::texts::Language;
 use super::*;
 
 fn tx(number: u8, text: &str, secs: i64) -> Tx {
@@ -39,10 +40,15 @@ fn deadline() -> Command {
     Command::PassDeadline { chain_time: START.plus_secs(EXPIRY_SECS) }
 }
 
+/// The scene in English.
+fn scene_of(payment: &Payment, secs: i64) -> Scene {
+    Scene::of(payment, START.plus_secs(secs), Language::English.texts())
+}
+
 /// Asserts headline, requested amount and step at a time in seconds.
 #[track_caller]
 fn notified(payment: &Payment, secs: i64, headline: &str, to_pay: Option<&str>, step: Option<Step>) -> Scene {
-    let scene = Scene::of(payment, START.plus_secs(secs));
+    let scene = scene_of(payment, secs);
     assert_eq!((scene.headline, scene.to_pay, scene.step), (headline, to_pay.map(amount), step), "{scene:#?}");
     for word in ["screen", "sanction", "KYT", "block", "risk"] {
         let said = scene.notices.iter().chain([&scene.explanation]).any(|text| text.contains(word));
@@ -224,11 +230,11 @@ fn a_transfer_to_a_customer_mentions_no_merchant() {
         after(terms(), [paid.seen(), paid.finalised(), paid.screened(Decision::Block)]),
     ];
     for payment in &stands {
-        let scene = Scene::of(payment, START.plus_secs(EXPIRY_SECS + 100));
+        let scene = scene_of(payment, EXPIRY_SECS + 100);
         let mut said = scene.notices.iter().chain([&scene.explanation]);
         assert!(said.all(|text| !text.to_lowercase().contains("merchant")), "{scene:#?}");
     }
-    let late = Scene::of(&stands[7], START.plus_secs(EXPIRY_SECS + 100));
+    let late = scene_of(&stands[7], EXPIRY_SECS + 100);
     assert!(late.explanation.contains("Contact the sender of this link"), "{}", late.explanation);
 }
 
@@ -243,7 +249,7 @@ fn stray_money_is_named_and_refers_to_the_merchant() {
     notified(&expired, EXPIRY_SECS, "Payment does not match", None, None);
 
     let elsewhere = elsewhere(1);
-    let scene = Scene::of(&after(terms(), [elsewhere.seen()]), START.plus_secs(70));
+    let scene = scene_of(&after(terms(), [elsewhere.seen()]), 70);
     assert!(scene.notices[0].contains("on another chain than Base"), "{:?}", scene.notices);
 }
 
@@ -252,4 +258,42 @@ fn an_orphaned_transfer_is_waited_for() {
     let paid = tx(1, "10", 60);
     let orphaned = after(terms(), [paid.seen(), paid.gone().rev(2).seen()]);
     notified(&orphaned, 70, "Waiting for the chain", None, Some(Step::Seen));
+}
+
+/// Only the words depend on the language.
+#[test]
+fn scenes_are_the_same_in_every_language() {
+    let (paid, part) = (tx(1, "10", 60), tx(1, "6", 60));
+    let stands = [
+        after(terms(), []),
+        after(terms(), [part.seen()]),
+        after(terms(), whole(part)),
+        after(terms(), [paid.seen()]),
+        after(terms(), [paid.seen(), paid.gone().rev(2).seen()]),
+        after(terms(), whole(paid)),
+        after(terms(), whole(tx(1, "12", 60))),
+        after(terms(), [deadline()]),
+        after(terms(), [Command::Cancel]),
+        after(terms(), [elsewhere(2).seen()]),
+        after(terms(), whole(paid).into_iter().chain(whole(tx(2, "3", 90)))),
+    ];
+    let mut headlines = std::collections::BTreeSet::new();
+    for payment in &stands {
+        let [first, others @ ..] = Language::ALL.map(|one| (one, Scene::of(payment, START.plus_secs(70), one.texts())));
+        let amounts = |scene: &Scene| {
+            let said = scene.notices.iter().chain([&scene.explanation]);
+            let words = said.flat_map(|text| text.split(|c: char| !c.is_ascii_digit() && c != '.'));
+            let mut amounts: Vec<_> = words.filter(|word| word.ends_with(".00")).map(str::to_owned).collect();
+            amounts.sort();
+            amounts
+        };
+        headlines.insert(first.1.headline);
+        for (language, scene) in others {
+            let facts =
+                |scene: &Scene| (scene.state_colour, scene.step, scene.to_pay, scene.notices.len(), amounts(scene));
+            assert_eq!(facts(&scene), facts(&first.1), "{language}: {scene:#?}");
+            headlines.insert(scene.headline);
+        }
+    }
+    assert_eq!(headlines.len(), 9 * Language::ALL.len(), "{headlines:#?}");
 }
