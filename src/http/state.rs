@@ -196,11 +196,6 @@ impl AppShared {
         self.url(&format!("/pay/{link_token}"))
     }
 
-    /// Forgets the cached logos, as after [`LOGO_CACHED_MAX`].
-    pub fn forget_logos(&self) {
-        self.logos.invalidate_all();
-    }
-
     /// The URL of a page; `path` begins with a slash.
     pub(super) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.config.public_url.as_str().trim_end_matches('/'))
