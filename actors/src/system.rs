@@ -2,6 +2,7 @@
 //!
 //! There is no global state: a test can start several trees.
 
+mod account_signature;
 mod authorize;
 mod initiate;
 mod leases;
@@ -48,6 +49,7 @@ use payferry_webhook::WebhookSender;
 
 use leases::Leased;
 
+pub use account_signature::{AccountSignatureError, message_hash};
 pub use authorize::{AuthorizeError, SignedTerms, VerifiedAuthorization};
 pub use initiate::{ChainChoiceRequest, InitiatePayment};
 pub use order::{OrderAnswer, OutboundOrder};

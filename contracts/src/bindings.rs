@@ -281,6 +281,12 @@ sol! {
         function cancelAuthorization(address authorizer, bytes32 nonce, bytes memory signature) external;
     }
 
+    /// Signatures of contract wallets (ERC-1271). A valid one is answered with the selector of the function.
+    #[derive(Debug, PartialEq, Eq)]
+    interface Erc1271 {
+        function isValidSignature(bytes32 hash, bytes memory signature) external view returns (bytes4);
+    }
+
     /// Additional functions of the USDC-like test token (`sol/TestUSDC.sol`); for the others see [`Token`] and
     /// [`Erc3009`].
     #[derive(Debug, PartialEq, Eq)]

@@ -48,9 +48,9 @@ pub use artifact::{
 };
 pub use authorization::{PLAIN_SIGNATURE_BYTES, SignedAuthorization};
 pub use bindings::{
-    Authorization, CancelAuthorization, CollectGroup, CollectItem, DepositItem, Erc3009, ItemError, Multicall3,
-    Payferry, Proposal, ReceiveWithAuthorization, Role, SendItem, Setting, SettleItem, TestUSDC, TestUSDT, Token,
-    TransferWithAuthorization, Vault, describe_reason,
+    Authorization, CancelAuthorization, CollectGroup, CollectItem, DepositItem, Erc1271, Erc3009, ItemError,
+    Multicall3, Payferry, Proposal, ReceiveWithAuthorization, Role, SendItem, Setting, SettleItem, TestUSDC, TestUSDT,
+    Token, TransferWithAuthorization, Vault, describe_reason,
 };
 pub use gas::{
     BATCH_ITEMS_MAX, COLLECT_GROUP_GAS_TYPICAL, COLLECT_ITEM_GAS_TYPICAL, ITEM_GAS, ITEM_GAS_AMSTERDAM, ITEM_GAS_MIN,

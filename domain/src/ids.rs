@@ -10,6 +10,7 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 use ulid::Ulid;
 
 use crate::Timestamp;
+use crate::chain::Hash32;
 use crate::named::named;
 
 /// Error of a text that is not an id of the expected kind.
@@ -113,6 +114,8 @@ ids! {
     WithdrawalId = "wd_";
     /// A refund of a payment.
     RefundId = "rf_";
+    /// A request of a payer for a refund.
+    RefundRequestId = "rr_";
     /// A transfer to a recipient customer.
     TransferId = "tr_";
     /// A public event (the body of a webhook).
@@ -211,7 +214,22 @@ impl OperationId {
     }
 }
 
+impl RefundRequestId {
+    /// Returns the id of the request that a payer signed at this time: the time, and the first bits of the hash of the signed
+    /// message. So a message is one request, however often it is sent.
+    pub fn signed(at: Timestamp, message_hash: Hash32) -> Self {
+        let [head @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = message_hash.0;
+        let millis = u128::from(at.as_millis().unsigned_abs());
+        Self((millis << 80) | (u128::from_be_bytes(head) & RANDOM_MASK))
+    }
+}
+
 impl RefundId {
+    /// Returns the id of the refund that answers `request`.
+    pub const fn of_request(request: RefundRequestId) -> Self {
+        Self(request.0)
+    }
+
     /// Returns the id of the `ordinal`-th refund of `payment` when the excess policy creates it. The id is
     /// deterministic, because decisions are pure.
     pub(crate) fn automatic(payment: PaymentId, ordinal: usize) -> Self {

@@ -8,8 +8,9 @@ use crate::ids::OperationId;
 use crate::ledger::Asset;
 use crate::money::{Amount, split_fee};
 use crate::payment::{
-    AuthorizationState, Decision, FailureReason, Funds, Label, Payment, Reason, Refund, RefundState, SettlementState,
-    Status, Transfer, TransferKey, TransferStatus, Vault, derived_labels, is_judged,
+    AddressProof, AuthorizationState, Decision, FailureReason, Funds, Label, Payment, Reason, Refund,
+    RefundRequestState, RefundState, Requester, SettlementState, Status, Transfer, TransferKey, TransferStatus, Vault,
+    derived_labels, is_judged,
 };
 use crate::{customer, outbound};
 
@@ -88,6 +89,12 @@ pub const INVARIANTS: &[Invariant<Payment>] = &[
     Invariant { id: "PAY-19", name: "operation ids are distinct", holds: operations_distinct },
     Invariant { id: "PAY-20", name: "no further event follows from the state", holds: is_judged },
     Invariant { id: "PAY-21", name: "only an authorization of an allowed payer is collected", holds: payer_is_allowed },
+    Invariant {
+        id: "PAY-22",
+        name: "a payer's request is approved exactly if it has its refund",
+        holds: requests_answered,
+    },
+    Invariant { id: "PAY-23", name: "a payer starts only refunds to the signing sender", holds: payer_signed },
 ];
 
 fn adds_up(payment: &Payment) -> bool {
@@ -215,6 +222,24 @@ fn payer_is_allowed(payment: &Payment) -> bool {
     payment.authorization.as_deref().is_none_or(|authorization| {
         !matches!(authorization.state, AuthorizationState::Queued | AuthorizationState::Final)
             || authorization.decision() == Some(Decision::Allow)
+    })
+}
+
+fn requests_answered(payment: &Payment) -> bool {
+    payment.refund_requests.iter().all(|request| {
+        let refund = payment.refunds.iter().find(|refund| refund.id == request.refund_id());
+        let is_approved = request.state == RefundRequestState::Approved;
+        is_approved == refund.is_some() && refund.is_none_or(|refund| request.is_answered_by(refund))
+    })
+}
+
+fn payer_signed(payment: &Payment) -> bool {
+    let by_payer = payment.refunds.iter().filter(|refund| refund.requested_by == Requester::Payer);
+    by_payer.map(|refund| payment.request_of(refund.id)).all(|request| {
+        request.is_some_and(|request| {
+            let is_sender = payment.transfers.iter().any(|transfer| transfer.from == request.to);
+            request.proof == AddressProof::Signature && is_sender
+        })
     })
 }
 

@@ -26,7 +26,7 @@ pub use chain::{Address, Chain, Finality, FinalityPolicy, FinalityProgress, Hash
 pub use command_error::{CommandError, InitiateError, OrderError, TransitionError};
 pub use ids::{
     ApprovalId, BulkJobId, CheckId, CustomerId, DeliveryId, DocumentId, EndpointId, EventId, KeyId, KeyScope,
-    MerchantId, NodeId, OperationId, PaymentId, PayoutId, PspId, RefundId, TransferId, WithdrawalId,
+    MerchantId, NodeId, OperationId, PaymentId, PayoutId, PspId, RefundId, RefundRequestId, TransferId, WithdrawalId,
 };
 pub use ledger::{Account, Asset, Posting, PostingKind};
 pub use money::{Amount, FeeBps, Split, Token, Tolerance, split_fee};

@@ -20,6 +20,7 @@ mod m0005_console;
 mod m0006_left_nodes;
 mod m0007_traces;
 mod m0008_checkout;
+mod m0009_refund_requests;
 
 /// Key of the lock of a migration: "migrate" in ASCII. PostgreSQL keeps advisory locks of each database apart.
 const LOCK: i64 = 0x006d_6967_7261_7465;
@@ -38,6 +39,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0006_left_nodes::CHANGE),
             Box::new(m0007_traces::CHANGE),
             Box::new(m0008_checkout::CHANGE),
+            Box::new(m0009_refund_requests::CHANGE),
         ]
     }
 }

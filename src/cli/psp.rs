@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use payferry_accounts::tenants::{self, LimitChange, Name, OwnOrDefault, PolicyChange, PspRecord, Slice};
-use payferry_domain::payment::OverpaymentPolicy;
+use payferry_domain::payment::{OverpaymentPolicy, PayerRefunds};
 use payferry_domain::{Address, Amount, Chain, FeeBps, PspId};
 use payferry_entities::Database;
 use payferry_httpkit::read;
@@ -107,6 +107,9 @@ pub(super) struct PolicyArgs {
     /// Allow refunds to the sender's address when no address is given.
     #[arg(long)]
     refund_to_sender: Option<bool>,
+    /// Requests of payers for refunds of late, wrong or excess money.
+    #[arg(long, value_parser = one_of(PAYER_REFUNDS))]
+    payer_refunds: Option<PayerRefunds>,
     /// Require a customer on every payment.
     #[arg(long)]
     require_customer: Option<bool>,
@@ -144,6 +147,16 @@ const OVERPAYMENT_POLICIES: &[(OverpaymentPolicy, &str, &str)] = &[
     ),
 ];
 
+const PAYER_REFUNDS: &[(PayerRefunds, &str, &str)] = &[
+    (PayerRefunds::Off, "off", "Payers cannot ask"),
+    (PayerRefunds::Approve, "approve", "Every request waits for the PSP"),
+    (
+        PayerRefunds::Sender,
+        "sender",
+        "A request that the sending account signed is carried out at once; others wait for the PSP",
+    ),
+];
+
 fn fee(text: &str) -> Result<FeeBps, String> {
     let bps: u16 = text.parse().map_err(|_| "expected a whole number from 0 to 10000".to_owned())?;
     FeeBps::new(bps).ok_or_else(|| "expected a whole number from 0 to 10000".to_owned())
@@ -164,6 +177,7 @@ impl From<PolicyArgs> for PolicyChange {
             overpayment_tolerance_bps: args.overpayment_tolerance_bps,
             overpayment: args.overpayment,
             refund_to_sender: args.refund_to_sender,
+            payer_refunds: args.payer_refunds,
             require_customer: args.require_customer,
             dust_floor: args.dust_floor,
             event_families: args.event_families,

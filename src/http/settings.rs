@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::Response;
 use payferry_accounts::tenants::{self, PolicyChange, PspRecord};
 use payferry_domain::Chain;
-use payferry_domain::payment::OverpaymentPolicy;
+use payferry_domain::payment::{OverpaymentPolicy, PayerRefunds};
 use payferry_evm::ChainSpec;
 use payferry_httpkit::extract::RequestBody as _;
 use payferry_httpkit::extract::field::optional_object;
@@ -54,6 +54,10 @@ record! {
         overpayment: OverpaymentPolicy = policies.overpayment,
         /// True if refunds without an address may go to the sender.
         refund_to_sender: bool = policies.refund_to_sender,
+        /// Requests of payers for refunds: `off`, `approve` (every request waits for you) or `sender` (signed ones are carried
+        /// out at once).
+        #[schema(value_type = String, example = "approve")]
+        payer_refunds: PayerRefunds = policies.payer_refunds,
         /// True if every payment must name its customer.
         require_customer: bool = policies.require_customer,
         /// Transfers below this are ignored.

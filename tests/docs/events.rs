@@ -85,6 +85,7 @@ fn events_page_is_up_to_date() {
 fn family(name: &str) -> String {
     let family = name.split('.').next().unwrap();
     match family {
+        _ if name == "refund.requested" => "requests for refunds".to_owned(),
         "withdraw" => "withdrawals".to_owned(),
         "webhook" => "the test event".to_owned(),
         family => format!("{family}s"),

@@ -4,18 +4,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use alloy::primitives::{Address as Account, B256, Bytes, U256, keccak256};
+use alloy::signers::SignerSync as _;
 use alloy::sol;
-use alloy::sol_types::SolCall;
+use alloy::sol_types::{SolCall, SolStruct as _, SolValue as _};
 use payferry::sandbox::Payer;
-use payferry_contracts::{CREATE2_DEPLOYER, TestUSDC, Token as TokenContract, create2_deploy_input};
+use payferry_contracts::{
+    CREATE2_DEPLOYER, SignedAuthorization, TestUSDC, Token as TokenContract, TransferWithAuthorization,
+    create2_deploy_input,
+};
 use payferry_devchain::DevWallet;
 use payferry_domain::{Address, Chain, Timestamp, Token};
 use payferry_harness::node::Node;
 use payferry_harness::payers::send_as;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::app::TestApp;
 use crate::call::{Reply, until};
+use crate::http::authorizations::{domain, typed_data};
 
 sol! {
     /// A contract that can be made to call anything, such as a token.
@@ -26,6 +31,8 @@ sol! {
 
 /// Compiled from `contracts/sol/test/HostileToken.sol`, of which only `run` is used here.
 const PUPPET: &str = include_str!("../../contracts/artifacts/test/HostileToken.json");
+/// Compiled from `contracts/sol/test/SmartWallet.sol`.
+const SMART_WALLET: &str = include_str!("../../contracts/artifacts/test/SmartWallet.json");
 const GAS: u64 = 3_000_000;
 
 pub fn token_of(app: &TestApp, chain: Chain, token: Token) -> Account {
@@ -79,6 +86,53 @@ pub async fn pay_from_contract(app: &TestApp, payment: &Reply, amount: &str) {
     let data = TokenContract::transferCall { to, value: U256::from(amount.units()) }.abi_encode().into();
     let call = Puppet::runCall { target: token_of(app, chain, token), data };
     deployer_calls(app, chain, puppet, call.abi_encode()).await;
+}
+
+/// Deploys a contract wallet (ERC-1271) of this owner. Its signatures have one more byte than those of a key.
+pub async fn smart_wallet(app: &TestApp, chain: Chain, owner: Account) -> Account {
+    let artifact: Value = serde_json::from_str(SMART_WALLET).unwrap();
+    let code: Bytes = artifact["bytecode"].as_str().unwrap().parse().unwrap();
+    let code = [code.to_vec(), owner.abi_encode()].concat();
+    deployer_calls(app, chain, CREATE2_DEPLOYER, create2_deploy_input(B256::ZERO, &code).to_vec()).await;
+    CREATE2_DEPLOYER.create2_from_code(B256::ZERO, &code)
+}
+
+/// Pays USDC from a contract wallet, by a transfer that its owner signs.
+pub async fn pay_from_smart_wallet(
+    app: &TestApp,
+    chain: Chain,
+    (wallet, owner): (Account, &DevWallet),
+    to: &str,
+    amount: &str,
+) {
+    let (token, amount): (_, payferry_domain::Amount) = (token_of(app, chain, Token::Usdc), amount.parse().unwrap());
+    let purse = Address(wallet.into_array());
+    app.env().chain(chain).transfer(Payer::Clean, Token::Usdc, purse, amount).await.unwrap();
+    let is_funded = async || (balance(app, chain, Token::Usdc, &wallet.to_string()).await > 0).then_some(());
+    until("the wallet has money", is_funded).await;
+    let any = app.initiate(&json!({ "chain": chain })).await.ok(201);
+    let domain = domain(&typed_data(&app.get(&any.path()).await.json));
+    let (to, value) = (to.parse().unwrap(), U256::from(amount.units()));
+    let (valid_before, nonce) = (u64::MAX, B256::repeat_byte(3));
+    let message = TransferWithAuthorization {
+        from: wallet,
+        to,
+        value,
+        validAfter: U256::ZERO,
+        validBefore: U256::from(valid_before),
+        nonce,
+    };
+    let signature = owner.signer().sign_hash_sync(&message.eip712_signing_hash(&domain)).unwrap();
+    let authorization = SignedAuthorization {
+        from: wallet,
+        value: u128::from(amount.units().unsigned_abs()),
+        valid_after: 0,
+        valid_before,
+        nonce,
+        signature: [signature.as_bytes().as_slice(), &[0]].concat().into(),
+        by_contract: true,
+    };
+    deployer_calls(app, chain, token, authorization.transfer_call(to)).await;
 }
 
 /// Advances time on all chains and in the service without blocks in between, for periods too long to mine through.

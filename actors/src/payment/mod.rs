@@ -222,7 +222,8 @@ impl Aggregate for Payment {
             | Command::TakeIn { .. }
             | Command::Cancel
             | Command::Accept { .. }
-            | Command::RequestRefund(_) => true,
+            | Command::RequestRefund(_)
+            | Command::AskRefund(_) => true,
             _ => false,
         }
     }

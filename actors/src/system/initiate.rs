@@ -117,6 +117,7 @@ impl System {
             overpayment_tolerance: psp.policies.overpayment_tolerance,
             overpayment: if is_pay_in { psp.policies.overpayment } else { OverpaymentPolicy::KeepExcess },
             refund_to_sender: psp.policies.refund_to_sender,
+            payer_refunds: psp.policies.payer_refunds,
             dust_floor: psp.policies.dust_floor,
             finality: psp.policies.finality_on(spec.chain, spec.finality, spec.finality_least),
             traceparent: traceparent(),

@@ -958,6 +958,88 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/refund-requests": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List payers' requests for refunds
+         * @description Of all payments and transfers, newest first.
+         */
+        get: operations["listRefundRequests"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/refund-requests/{refund_request_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a payer's request for a refund
+         * @description Returns the record itself.
+         */
+        get: operations["getRefundRequest"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/refund-requests/{refund_request_id}/approve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Approve a payer's request for a refund
+         * @description Starts the refund that the request asks for, like the endpoint for refunds: its address is screened, and above a limit it
+         *     waits for the operator. It takes only money that payers may ask for and that is still there. `metadata` and `reference` are
+         *     those of the refund.
+         */
+        post: operations["approveRefundRequest"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/refund-requests/{refund_request_id}/decline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Decline a payer's request for a refund
+         * @description The payer sees that it was declined.
+         */
+        post: operations["declineRefundRequest"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/refunds": {
         parameters: {
             query?: never;
@@ -1413,7 +1495,7 @@ export interface components {
              *       "refund.sent"
              *     ]
              */
-            events?: ("*" | "payment.*" | "payin.*" | "payout.*" | "withdraw.*" | "refund.*" | "transfer.*" | "customer.*" | "webhook.*" | "payment.confirmed" | "payment.settled" | "payment.mismatched" | "payment.failed" | "payment.reorged" | "payin.confirmed" | "payin.settled" | "payin.settlement_failed" | "payin.failed" | "payin.mismatched" | "payin.underpaid" | "payout.pending" | "payout.sent" | "payout.failed" | "withdraw.sent" | "withdraw.failed" | "refund.sent" | "refund.failed" | "transfer.settled" | "transfer.failed" | "transfer.underpaid" | "transfer.mismatched" | "transfer.reorged" | "customer.kyc_updated" | "customer.consent_accepted" | "customer.deactivated" | "webhook.test")[] | null;
+            events?: ("*" | "payment.*" | "payin.*" | "payout.*" | "withdraw.*" | "refund.*" | "transfer.*" | "customer.*" | "webhook.*" | "payment.confirmed" | "payment.settled" | "payment.mismatched" | "payment.failed" | "payment.reorged" | "payin.confirmed" | "payin.settled" | "payin.settlement_failed" | "payin.failed" | "payin.mismatched" | "payin.underpaid" | "payout.pending" | "payout.sent" | "payout.failed" | "withdraw.sent" | "withdraw.failed" | "refund.sent" | "refund.failed" | "refund.requested" | "transfer.settled" | "transfer.failed" | "transfer.underpaid" | "transfer.mismatched" | "transfer.reorged" | "customer.kyc_updated" | "customer.consent_accepted" | "customer.deactivated" | "webhook.test")[] | null;
             /**
              * @description default: 3 retries within 6 minutes. extended: 10 retries within 3 days.
              * @enum {string|null}
@@ -1548,7 +1630,7 @@ export interface components {
              *       "refund.sent"
              *     ]
              */
-            events?: ("*" | "payment.*" | "payin.*" | "payout.*" | "withdraw.*" | "refund.*" | "transfer.*" | "customer.*" | "webhook.*" | "payment.confirmed" | "payment.settled" | "payment.mismatched" | "payment.failed" | "payment.reorged" | "payin.confirmed" | "payin.settled" | "payin.settlement_failed" | "payin.failed" | "payin.mismatched" | "payin.underpaid" | "payout.pending" | "payout.sent" | "payout.failed" | "withdraw.sent" | "withdraw.failed" | "refund.sent" | "refund.failed" | "transfer.settled" | "transfer.failed" | "transfer.underpaid" | "transfer.mismatched" | "transfer.reorged" | "customer.kyc_updated" | "customer.consent_accepted" | "customer.deactivated" | "webhook.test")[] | null;
+            events?: ("*" | "payment.*" | "payin.*" | "payout.*" | "withdraw.*" | "refund.*" | "transfer.*" | "customer.*" | "webhook.*" | "payment.confirmed" | "payment.settled" | "payment.mismatched" | "payment.failed" | "payment.reorged" | "payin.confirmed" | "payin.settled" | "payin.settlement_failed" | "payin.failed" | "payin.mismatched" | "payin.underpaid" | "payout.pending" | "payout.sent" | "payout.failed" | "withdraw.sent" | "withdraw.failed" | "refund.sent" | "refund.failed" | "refund.requested" | "transfer.settled" | "transfer.failed" | "transfer.underpaid" | "transfer.mismatched" | "transfer.reorged" | "customer.kyc_updated" | "customer.consent_accepted" | "customer.deactivated" | "webhook.test")[] | null;
             /**
              * @description default: 3 retries within 6 minutes. extended: 10 retries within 3 days.
              * @enum {string|null}
@@ -2053,7 +2135,7 @@ export interface components {
             updated_at: string;
         };
         /** @description The body of an event, as it is signed and sent. `event` decides on its fields. */
-        Event: components["schemas"]["PaymentConfirmedEvent"] | components["schemas"]["PaymentSettledEvent"] | components["schemas"]["PaymentMismatchedEvent"] | components["schemas"]["PaymentFailedEvent"] | components["schemas"]["PaymentReorgedEvent"] | components["schemas"]["PayinConfirmedEvent"] | components["schemas"]["PayinSettledEvent"] | components["schemas"]["PayinSettlementFailedEvent"] | components["schemas"]["PayinFailedEvent"] | components["schemas"]["PayinMismatchedEvent"] | components["schemas"]["PayinUnderpaidEvent"] | components["schemas"]["PayoutPendingEvent"] | components["schemas"]["PayoutSentEvent"] | components["schemas"]["PayoutFailedEvent"] | components["schemas"]["WithdrawSentEvent"] | components["schemas"]["WithdrawFailedEvent"] | components["schemas"]["RefundSentEvent"] | components["schemas"]["RefundFailedEvent"] | components["schemas"]["TransferSettledEvent"] | components["schemas"]["TransferFailedEvent"] | components["schemas"]["TransferUnderpaidEvent"] | components["schemas"]["TransferMismatchedEvent"] | components["schemas"]["TransferReorgedEvent"] | components["schemas"]["CustomerKycUpdatedEvent"] | components["schemas"]["CustomerConsentAcceptedEvent"] | components["schemas"]["CustomerDeactivatedEvent"];
+        Event: components["schemas"]["PaymentConfirmedEvent"] | components["schemas"]["PaymentSettledEvent"] | components["schemas"]["PaymentMismatchedEvent"] | components["schemas"]["PaymentFailedEvent"] | components["schemas"]["PaymentReorgedEvent"] | components["schemas"]["PayinConfirmedEvent"] | components["schemas"]["PayinSettledEvent"] | components["schemas"]["PayinSettlementFailedEvent"] | components["schemas"]["PayinFailedEvent"] | components["schemas"]["PayinMismatchedEvent"] | components["schemas"]["PayinUnderpaidEvent"] | components["schemas"]["PayoutPendingEvent"] | components["schemas"]["PayoutSentEvent"] | components["schemas"]["PayoutFailedEvent"] | components["schemas"]["WithdrawSentEvent"] | components["schemas"]["WithdrawFailedEvent"] | components["schemas"]["RefundSentEvent"] | components["schemas"]["RefundFailedEvent"] | components["schemas"]["RefundRequestedEvent"] | components["schemas"]["TransferSettledEvent"] | components["schemas"]["TransferFailedEvent"] | components["schemas"]["TransferUnderpaidEvent"] | components["schemas"]["TransferMismatchedEvent"] | components["schemas"]["TransferReorgedEvent"] | components["schemas"]["CustomerKycUpdatedEvent"] | components["schemas"]["CustomerConsentAcceptedEvent"] | components["schemas"]["CustomerDeactivatedEvent"];
         /** @description An event. */
         EventRecord: {
             /** Format: date-time */
@@ -3249,6 +3331,8 @@ export interface components {
             payment_uri?: string | null;
             /** @description The PSP's own reference. */
             reference?: string | null;
+            /** @description Requests of payers for refunds, in the order of their arrival. */
+            refund_requests: components["schemas"]["RefundRequestRecord"][];
             refunds: components["schemas"]["RefundRecord"][];
             /**
              * Format: int32
@@ -3727,11 +3811,24 @@ export interface components {
              *       "refund.sent"
              *     ]
              */
-            events?: ("*" | "payment.*" | "payin.*" | "payout.*" | "withdraw.*" | "refund.*" | "transfer.*" | "customer.*" | "webhook.*" | "payment.confirmed" | "payment.settled" | "payment.mismatched" | "payment.failed" | "payment.reorged" | "payin.confirmed" | "payin.settled" | "payin.settlement_failed" | "payin.failed" | "payin.mismatched" | "payin.underpaid" | "payout.pending" | "payout.sent" | "payout.failed" | "withdraw.sent" | "withdraw.failed" | "refund.sent" | "refund.failed" | "transfer.settled" | "transfer.failed" | "transfer.underpaid" | "transfer.mismatched" | "transfer.reorged" | "customer.kyc_updated" | "customer.consent_accepted" | "customer.deactivated" | "webhook.test")[] | null;
+            events?: ("*" | "payment.*" | "payin.*" | "payout.*" | "withdraw.*" | "refund.*" | "transfer.*" | "customer.*" | "webhook.*" | "payment.confirmed" | "payment.settled" | "payment.mismatched" | "payment.failed" | "payment.reorged" | "payin.confirmed" | "payin.settled" | "payin.settlement_failed" | "payin.failed" | "payin.mismatched" | "payin.underpaid" | "payout.pending" | "payout.sent" | "payout.failed" | "withdraw.sent" | "withdraw.failed" | "refund.sent" | "refund.failed" | "refund.requested" | "transfer.settled" | "transfer.failed" | "transfer.underpaid" | "transfer.mismatched" | "transfer.reorged" | "customer.kyc_updated" | "customer.consent_accepted" | "customer.deactivated" | "webhook.test")[] | null;
             /** @description Events created at or after this time. */
             from: string;
             /** @description Events created before this time. */
             to: string;
+        };
+        /** @description The approval of a payer's request. */
+        RefundApproval: {
+            /**
+             * @description The PSP's own object, at most 16 KiB and 32 levels as JSON; returned in reads and webhooks. Numbers are 64-bit
+             *     integers or IEEE 754 doubles, and larger ones are refused. Send a number as a string if its digits must be
+             *     preserved.
+             */
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description The PSP's own reference. */
+            reference?: string | null;
         };
         /** @description A refund will not be sent. Its amount is available again. */
         RefundFailedEvent: {
@@ -3896,7 +3993,7 @@ export interface components {
              * @description The same as `created_at`.
              */
             requested_at: string;
-            /** @description psp, operator, or schedule: the service itself, by the PSP's settings. */
+            /** @description psp, payer (who signed a request), operator, or schedule: the service itself, by the PSP's settings. */
             requested_by: string;
             /** @description payment or psp: taken from the payment's wallet or, once settled, from the PSP's vault. */
             source: string;
@@ -3947,6 +4044,162 @@ export interface components {
              *     `chain`.
              */
             token_address?: string | null;
+        };
+        /** @description A page of payers' requests for refunds. */
+        RefundRequestList: {
+            /** Format: int64 */
+            limit: number;
+            message: string;
+            /** @description Pass it as `cursor` to get the next page; null on the last page. */
+            next_cursor?: string | null;
+            /** Format: int64 */
+            offset: number;
+            /** @description Newest first. */
+            refund_requests: components["schemas"]["RefundRequestRecord"][];
+            /** Format: int64 */
+            total: number;
+        };
+        /** @description A payer's request for a refund. */
+        RefundRequestRecord: {
+            /** @description The address that shall receive the refund. */
+            address: string;
+            /**
+             * @description signature: the account at this address sent the money and signed the request. none: the payer only claims the
+             *     address, and anyone who has the link of the payment can be the sender of the request.
+             */
+            address_proof: string;
+            /** @example 10.00 */
+            amount: string;
+            chain: string;
+            /** Format: date-time */
+            created_at: string;
+            /** @description USDC or USDT; null for a token that the service does not support. */
+            currency?: string | null;
+            /** @example rr_01J9Z3K4M5N6P7Q8R9S0T1V2W3 */
+            id: string;
+            /** @description Note of the payer, if there is one. It is not checked. */
+            note?: string | null;
+            payment_id: string;
+            /** @description The refund, once approved. */
+            refund_id?: string | null;
+            /** @description The same as `id`. */
+            refund_request_id: string;
+            /** @description requested (waits for your decision), approved (see the refund) or declined. */
+            status: string;
+            token_address: string;
+            /** Format: date-time */
+            updated_at: string;
+        };
+        /** @description A payer asked for a refund. Only with the setting `payer_refunds`. */
+        RefundRequestedEvent: {
+            /**
+             * @description The amount due, or to be sent.
+             * @example 10.00
+             */
+            amount: string;
+            /**
+             * @description What was received and counted.
+             * @example 10.00
+             */
+            amount_received: string;
+            /** @enum {string} */
+            chain: "base" | "polygon" | "arbitrum";
+            /**
+             * Format: date-time
+             * @description The same as `timestamp`.
+             */
+            created_at?: string;
+            customer_id?: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            event: "refund.requested";
+            event_id: string;
+            /**
+             * @description What was received after the amount to settle was fixed.
+             * @example 10.00
+             */
+            excess_received?: string;
+            /** @description The failure reason in words. */
+            failure?: string;
+            /** @enum {string} */
+            failure_reason?: "expired" | "kyt_blocked" | "settlement_failed" | "cancelled" | "mismatched";
+            /** @description The same as `event_id`. Absent from old events, as `created_at` and `updated_at`. */
+            id?: string;
+            labels: ("UNDERPAID" | "OVERPAID" | "LATE" | "MULTIPLE" | "EXCESS" | "REORGED" | "WRONG_TOKEN" | "WRONG_CHAIN" | "IN_REVIEW" | "FUNDS_BLOCKED" | "SETTLEMENT_FAILED" | "REFUND_APPROVAL" | "AUTHORIZED")[];
+            merchant_id?: string;
+            /** @description As submitted. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description The same as `amount`: the amount due of the payment.
+             * @example 10.00
+             */
+            payment_amount: string;
+            /** @description The id of the payment or transfer. */
+            payment_id: string;
+            /**
+             * @description The PSP's share, while the payment is confirmed or settled.
+             * @example 10.00
+             */
+            psp_amount?: string;
+            /** @description As submitted. */
+            reference?: string;
+            /** @description The recipient, EIP-55. */
+            refund_address: string;
+            /**
+             * @description signature: the account at the address sent the money and signed. none: the payer only claims the address.
+             * @enum {string}
+             */
+            refund_address_proof: "signature" | "none";
+            /**
+             * @description The amount of the refund.
+             * @example 10.00
+             */
+            refund_amount: string;
+            /**
+             * @description The chain on which the money is.
+             * @enum {string}
+             */
+            refund_chain: "base" | "polygon" | "arbitrum";
+            /** @description The refund, if a signed request was carried out at once. */
+            refund_id?: string;
+            refund_request_id: string;
+            /**
+             * @description Status of the request.
+             * @enum {string}
+             */
+            refund_request_status: "requested" | "approved" | "declined";
+            /** @description The contract of the token of the money, EIP-55. */
+            refund_token_address: string;
+            /** @description Number of the event, without gaps per `payment_id` in the feed. */
+            sequence: number;
+            /**
+             * @description Status at the time of the event.
+             * @enum {string}
+             */
+            status: "pending" | "confirmed" | "settled" | "mismatched" | "failed" | "underpaid";
+            /**
+             * Format: date-time
+             * @description Time of the event.
+             */
+            timestamp: string;
+            /** @enum {string} */
+            token: "USDC" | "USDT";
+            /**
+             * @description The service's share.
+             * @example 10.00
+             */
+            treasury_fee?: string;
+            /** @description The transaction of the event. */
+            tx_hash?: string;
+            /**
+             * Format: date-time
+             * @description The same as `timestamp`: events do not change.
+             */
+            updated_at?: string;
         };
         /** @description A refund is final on the chain. `refund_amount` is its amount. */
         RefundSentEvent: {
@@ -4193,7 +4446,7 @@ export interface components {
              *       "refund.sent"
              *     ]
              */
-            events?: ("*" | "payment.*" | "payin.*" | "payout.*" | "withdraw.*" | "refund.*" | "transfer.*" | "customer.*" | "webhook.*" | "payment.confirmed" | "payment.settled" | "payment.mismatched" | "payment.failed" | "payment.reorged" | "payin.confirmed" | "payin.settled" | "payin.settlement_failed" | "payin.failed" | "payin.mismatched" | "payin.underpaid" | "payout.pending" | "payout.sent" | "payout.failed" | "withdraw.sent" | "withdraw.failed" | "refund.sent" | "refund.failed" | "transfer.settled" | "transfer.failed" | "transfer.underpaid" | "transfer.mismatched" | "transfer.reorged" | "customer.kyc_updated" | "customer.consent_accepted" | "customer.deactivated" | "webhook.test")[] | null;
+            events?: ("*" | "payment.*" | "payin.*" | "payout.*" | "withdraw.*" | "refund.*" | "transfer.*" | "customer.*" | "webhook.*" | "payment.confirmed" | "payment.settled" | "payment.mismatched" | "payment.failed" | "payment.reorged" | "payin.confirmed" | "payin.settled" | "payin.settlement_failed" | "payin.failed" | "payin.mismatched" | "payin.underpaid" | "payout.pending" | "payout.sent" | "payout.failed" | "withdraw.sent" | "withdraw.failed" | "refund.sent" | "refund.failed" | "refund.requested" | "transfer.settled" | "transfer.failed" | "transfer.underpaid" | "transfer.mismatched" | "transfer.reorged" | "customer.kyc_updated" | "customer.consent_accepted" | "customer.deactivated" | "webhook.test")[] | null;
             /**
              * Format: uri
              * @description HTTPS, publicly reachable. (The sandbox also accepts plain HTTP and loopback addresses.)
@@ -4259,6 +4512,12 @@ export interface components {
              *     applies.
              */
             overpayment_tolerance_bps: number;
+            /**
+             * @description Requests of payers for refunds: `off`, `approve` (every request waits for you) or `sender` (signed ones are carried
+             *     out at once).
+             * @example approve
+             */
+            payer_refunds: string;
             /** @description True if refunds without an address may go to the sender. */
             refund_to_sender: boolean;
             /** @description True if every payment must name its customer. */
@@ -4331,6 +4590,13 @@ export interface components {
              *     applies.
              */
             overpayment_tolerance_bps?: number | null;
+            /**
+             * @description Requests of payers for a refund of late, wrong or excess money. `off`: payers cannot ask. `approve`: every request
+             *     waits for you. `sender`: a request that the sending account signed is carried out at once; others wait for you.
+             * @example approve
+             * @enum {string|null}
+             */
+            payer_refunds?: "off" | "approve" | "sender" | null;
             /** @description True if refunds without an address may go to the sender. */
             refund_to_sender?: boolean | null;
             /** @description True if every payment must name its customer. */
@@ -5398,10 +5664,14 @@ export type PostalAddress = components['schemas']['PostalAddress'];
 export type Problem = components['schemas']['Problem'];
 export type RedeliverAnswer = components['schemas']['RedeliverAnswer'];
 export type RedeliverRequest = components['schemas']['RedeliverRequest'];
+export type RefundApproval = components['schemas']['RefundApproval'];
 export type RefundFailedEvent = components['schemas']['RefundFailedEvent'];
 export type RefundList = components['schemas']['RefundList'];
 export type RefundRecord = components['schemas']['RefundRecord'];
 export type RefundRequest = components['schemas']['RefundRequest'];
+export type RefundRequestList = components['schemas']['RefundRequestList'];
+export type RefundRequestRecord = components['schemas']['RefundRequestRecord'];
+export type RefundRequestedEvent = components['schemas']['RefundRequestedEvent'];
 export type RefundSentEvent = components['schemas']['RefundSentEvent'];
 export type ResolveRequest = components['schemas']['ResolveRequest'];
 export type RotateAnswer = components['schemas']['RotateAnswer'];
@@ -6968,6 +7238,123 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SendingRecord"];
+                };
+            };
+        };
+    };
+    listRefundRequests: {
+        parameters: {
+            query?: {
+                /** @description Requests for refunds of this payment (`pay_`) or transfer (`tr_`). */
+                payment_id?: string;
+                /** @description The status. */
+                status?: "requested" | "approved" | "declined";
+                /** @description Created at or after this time. */
+                created_from?: string;
+                /** @description Created before this time. */
+                created_to?: string;
+                /** @description Maximum number of items. */
+                limit?: number;
+                /** @description Items to skip. */
+                offset?: number;
+                /**
+                 * @description The `next_cursor` of the previous page, with the same filters. Unlike with `offset`, new items move no page. Not
+                 *     together with `offset` or `after`.
+                 */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of requests. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RefundRequestList"];
+                };
+            };
+        };
+    };
+    getRefundRequest: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id from the list or from `refund.requested`. */
+                refund_request_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The request. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RefundRequestRecord"];
+                };
+            };
+        };
+    };
+    approveRefundRequest: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description For 24 hours, the same key and body return the first answer again, with `Idempotent-Replayed: true`. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The id of the request. */
+                refund_request_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RefundApproval"];
+            };
+        };
+        responses: {
+            /** @description The request, with its refund. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RefundRequestRecord"];
+                };
+            };
+        };
+    };
+    declineRefundRequest: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description For 24 hours, the same key and body return the first answer again, with `Idempotent-Replayed: true`. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The id of the request. */
+                refund_request_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The request, declined. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RefundRequestRecord"];
                 };
             };
         };

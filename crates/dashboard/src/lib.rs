@@ -16,6 +16,7 @@ mod overview;
 mod page;
 mod payment;
 mod payments;
+mod refund_requests;
 mod session;
 mod settings;
 mod webhooks;
@@ -67,6 +68,14 @@ pub fn router<S: Clone + Send + Sync + 'static>(config: DashboardConfig) -> Rout
         .route("/dashboard/logout", post(session::sign_out))
         .route("/dashboard/payments", get(payments::show))
         .route("/dashboard/payments/{payment_id}", get(payment::show))
+        .route(
+            "/dashboard/payments/{payment_id}/refund-requests/{refund_request_id}/approve",
+            post(refund_requests::approve),
+        )
+        .route(
+            "/dashboard/payments/{payment_id}/refund-requests/{refund_request_id}/decline",
+            post(refund_requests::decline),
+        )
         .route("/dashboard/outbound/{outbound_id}", get(outbound::show))
         .route("/dashboard/deliveries/{subject_id}/{delivery_id}/redeliver", post(deliveries::redeliver))
         .route("/dashboard/webhook-url", post(webhooks::set))

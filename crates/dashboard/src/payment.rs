@@ -15,6 +15,7 @@ use crate::api::{At, segment, with_query};
 use crate::deliveries::{DeliveryList, NOTICES};
 use crate::page::{NavSection, notice};
 use crate::payments::PATH;
+use crate::refund_requests::{self, RefundRequest, requests_panel};
 use crate::session::Session;
 
 #[derive(Debug, Deserialize)]
@@ -43,6 +44,7 @@ struct Payment {
     kyt: Kyt,
     settlement: Option<Settlement>,
     refunds: Vec<Refund>,
+    refund_requests: Vec<RefundRequest>,
     metadata: Option<Map<String, Value>>,
     status_history: Vec<History>,
     expires_at: At,
@@ -146,10 +148,12 @@ fn body(session: &Session, id: &str, payment: &Payment, log: &DeliveryList, show
             p { (payment.amount) " " (payment.currency) " on " (payment.chain.as_deref().unwrap_or("a chain of the payer's choice")) ", created " (ago(payment.created_at, now)) }
         }
         (notice(shown.done.as_deref(), &NOTICES))
+        (notice(shown.done.as_deref(), &refund_requests::NOTICES))
         div.grid.two {
             div.col {
                 (history(&payment.status_history))
                 (transfers(session, payment, now))
+                (requests_panel(session, id, &payment.refund_requests, now))
                 (refunds(session, &payment.refunds, now))
                 (session.log_panel(log, &format!("{PATH}/{id}"), shown.deliveries.is_empty()))
             }

@@ -33,7 +33,7 @@ const BANDS_MAX: usize = 3;
 /// Basis points of the whole amount.
 const BPS_MAX: i64 = 10_000;
 /// Fields of the form, named as in the API.
-const FIELDS: [(&str, Sort); 9] = [
+const FIELDS: [(&str, Sort); 10] = [
     ("tolerance", Sort::Text),
     ("tolerance_bps", Sort::Whole),
     ("overpayment_tolerance", Sort::Text),
@@ -41,6 +41,7 @@ const FIELDS: [(&str, Sort); 9] = [
     ("overpayment", Sort::Text),
     ("dust_floor", Sort::Text),
     ("event_families", Sort::Text),
+    ("payer_refunds", Sort::Text),
     ("refund_to_sender", Sort::Box),
     ("require_customer", Sort::Box),
 ];
@@ -48,6 +49,8 @@ const OVERPAYMENT: [(&str, &str); 3] =
     [("hold", "you decide"), ("accept", "settle everything"), ("refund_excess", "refund the excess")];
 const EVENT_FAMILIES: [(&str, &str); 3] =
     [("both", "payment.* and payin.*"), ("payment", "payment.* only"), ("payin", "payin.* only")];
+const PAYER_REFUNDS: [(&str, &str); 3] =
+    [("off", "not offered"), ("approve", "you decide"), ("sender", "signed ones at once, you decide about others")];
 
 #[derive(Debug, Deserialize)]
 struct Settings {
@@ -57,6 +60,7 @@ struct Settings {
     overpayment_tolerance_bps: u16,
     overpayment: String,
     refund_to_sender: bool,
+    payer_refunds: String,
     require_customer: bool,
     dust_floor: String,
     event_families: String,
@@ -217,6 +221,7 @@ fn values(settings: &Settings) -> FormValues {
         ("overpayment", settings.overpayment.clone()),
         ("dust_floor", settings.dust_floor.clone()),
         ("event_families", settings.event_families.clone()),
+        ("payer_refunds", settings.payer_refunds.clone()),
         ("refund_to_sender", ticked(settings.refund_to_sender)),
         ("require_customer", ticked(settings.require_customer)),
     ];
@@ -244,6 +249,7 @@ fn form_panel(form: &FormValues, settings: &Settings) -> Markup {
                     (form.choice("overpayment", "Overpayment", &OVERPAYMENT))
                     (form.line("dust_floor", "Ignore transfers below", "0.001", true))
                     (form.choice("event_families", "Event names", &EVENT_FAMILIES))
+                    (form.choice("payer_refunds", "Refunds that payers request", &PAYER_REFUNDS))
                 }
                 (form.tick("refund_to_sender", "Refunds without an address go to the sender"))
                 (form.tick("require_customer", "Every payment must name its customer"))
@@ -297,6 +303,7 @@ fn facts(settings: &Settings) -> Markup {
             dt { "Overpayment" } dd { (word(&OVERPAYMENT, &settings.overpayment)) }
             dt { "Ignored transfers" } dd { "below " (settings.dust_floor) }
             dt { "Event names" } dd { (word(&EVENT_FAMILIES, &settings.event_families)) }
+            dt { "Refunds that payers request" } dd { (word(&PAYER_REFUNDS, &settings.payer_refunds)) }
             dt { "Refunds to the sender" } dd { (yes(settings.refund_to_sender)) }
             dt { "Customer required" } dd { (yes(settings.require_customer)) }
             @for (chain, finality) in &settings.finality { dt { "Finality on " (chain) } dd { (Tier::words(&finality.tiers)) } }

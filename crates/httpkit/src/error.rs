@@ -287,6 +287,11 @@ impl ApiError {
         (status, code.into(), title)
     }
 
+    /// The type of the problem, for programs.
+    pub fn code(&self) -> Cow<'static, str> {
+        self.kind().1
+    }
+
     /// Details of the error, for callers of this listener.
     pub fn detail(&self, listener: Listener) -> String {
         match self {

@@ -12,10 +12,11 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 use super::event::Event;
 use super::money_out::{Refund, RefundFailure};
+use super::payer_request::{AddressProof, PayerRequest, RefundRequestState};
 use super::state::Payment;
 use super::status::{FailureReason, Label, PublicFailure, Reason, Status};
-use crate::chain::{Chain, Hash32};
-use crate::ids::{CustomerId, EventId, MerchantId, RefundId};
+use crate::chain::{Address, Chain, Hash32};
+use crate::ids::{CustomerId, EventId, MerchantId, RefundId, RefundRequestId};
 use crate::money::{Token, UnknownName};
 use crate::named::named;
 use crate::time::Timestamp;
@@ -59,6 +60,8 @@ named! {
         RefundSent = "refund.sent",
         /// Refund failed.
         RefundFailed = "refund.failed",
+        /// A payer asked for a refund.
+        RefundRequested = "refund.requested",
         /// Transfer completed.
         TransferSettled = "transfer.settled",
         /// Transfer execution failed.
@@ -98,6 +101,8 @@ pub struct Announcement {
     pub tx_hash: Option<Hash32>,
     /// Refund of the event.
     pub refund_id: Option<RefundId>,
+    /// Request of a payer of the event.
+    pub refund_request_id: Option<RefundRequestId>,
 }
 
 /// Returns the public events that `event` announces, in the order of delivery. `payment.*` and `payin.*` are two names
@@ -127,6 +132,7 @@ fn of_transfer(after: &Payment, event: &Event) -> &'static [EventName] {
         Event::Reorged { .. } => &[Name::TransferReorged],
         Event::RefundSent { .. } => &[Name::RefundSent],
         Event::RefundFailed { .. } => &[Name::RefundFailed],
+        Event::RefundAsked { .. } => &[Name::RefundRequested],
         _ => &[],
     }
 }
@@ -164,6 +170,7 @@ fn of_payment(after: &Payment, event: &Event) -> &'static [EventName] {
         Event::Reorged { .. } => &[Name::PaymentReorged],
         Event::RefundSent { .. } => &[Name::RefundSent],
         Event::RefundFailed { .. } => &[Name::RefundFailed],
+        Event::RefundAsked { .. } => &[Name::RefundRequested],
         _ => &[],
     }
 }
@@ -186,6 +193,10 @@ pub(crate) fn announcements(after: &Payment, event: &Event, at: Timestamp) -> Ve
             tx_hash: transaction(after, event),
             refund_id: match event {
                 Event::RefundSent { refund_id, .. } | Event::RefundFailed { refund_id, .. } => Some(*refund_id),
+                _ => None,
+            },
+            refund_request_id: match event {
+                Event::RefundAsked { request } => Some(request.id),
                 _ => None,
             },
         })
@@ -292,8 +303,13 @@ struct Body<'a> {
     psp_amount: Option<String>,
     treasury_fee: Option<String>,
     refund_id: Option<RefundId>,
+    refund_request_id: Option<RefundRequestId>,
+    refund_request_status: Option<RefundRequestState>,
+    refund_address_proof: Option<AddressProof>,
     refund_amount: Option<String>,
     refund_address: Option<String>,
+    refund_chain: Option<Chain>,
+    refund_token_address: Option<String>,
     refund_reference: Option<&'a str>,
     refund_metadata: Option<&'a Map<String, Value>>,
     refund_failure_reason: Option<RefundFailure>,
@@ -313,6 +329,10 @@ pub fn payload(payment: &Payment, announcement: &Announcement, event_id: EventId
     let fixed = matches!(announcement.status, Status::Confirmed | Status::Settled) && terms.purpose.is_pay_in();
     let settlement = payment.settlement.as_deref().filter(|_| fixed);
     let refund = payment.refunds.iter().find(|refund| Some(refund.id) == announcement.refund_id);
+    let request = payment.refund_requests.iter().find(|request| Some(request.id) == announcement.refund_request_id);
+    let asked = request.map(|request| request.asset.unwrap_or_else(|| payment.asset()));
+    // A request that was carried out at once.
+    let refund_of_request = request.filter(|request| !request.is_open()).map(PayerRequest::refund_id);
     let excess = payment.excess_received();
     let failure = failure_of(payment, announcement, refund);
     serde_json::to_string(&Body {
@@ -336,14 +356,19 @@ pub fn payload(payment: &Payment, announcement: &Announcement, event_id: EventId
         tx_hash: announcement.tx_hash,
         psp_amount: settlement.map(|settlement| settlement.psp_amount.to_string()),
         treasury_fee: settlement.map(|settlement| settlement.treasury_fee.to_string()),
-        refund_id: announcement.refund_id,
-        refund_amount: refund.map(|refund| refund.amount.to_string()),
-        refund_address: refund.map(|refund| refund.to.checksummed()),
+        refund_id: announcement.refund_id.or(refund_of_request),
+        refund_request_id: announcement.refund_request_id,
+        refund_request_status: request.map(|request| request.state),
+        refund_address_proof: request.map(|request| request.proof),
+        refund_amount: refund.map(|it| it.amount).or(request.map(|it| it.amount)).map(|amount| amount.to_string()),
+        refund_address: refund.map(|it| it.to).or(request.map(|it| it.to)).map(Address::checksummed),
+        refund_chain: asked.map(|asset| asset.chain),
+        refund_token_address: asked.map(|asset| asset.address.checksummed()),
         refund_reference: refund.and_then(|refund| refund.reference.as_deref()),
         refund_metadata: refund.and_then(|refund| refund.metadata.as_ref()),
         refund_failure_reason: refund.and_then(Refund::failure_reason),
         refund_failure: refund.filter(|refund| refund.failure_reason().is_some()).and_then(|it| it.failure.as_deref()),
-        payment_amount: announcement.refund_id.map(|_| terms.amount.to_string()),
+        payment_amount: (announcement.refund_id.is_some() || request.is_some()).then(|| terms.amount.to_string()),
         labels: payment.labels.iter().map(Label::as_str).collect(),
         failure_reason: failure.map(|(code, _)| code),
         failure: failure.map(|(_, words)| words),

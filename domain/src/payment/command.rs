@@ -5,10 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::authorization::{AUTHORIZATION_WINDOW_MIN_SECS, AUTHORIZATIONS_MAX, AuthorizationEnd, AuthorizationOrder};
 use super::event::Event;
 use super::money_out::{Funds, Requester};
+use super::payer_request::{AddressProof, REFUND_REQUESTS_MAX, REFUND_REQUESTS_OPEN_MAX};
 use super::status::Status;
 use super::transfer::{BlockRef, LISTED_MAX, ObservedTransfer, TransferKey, Verdict};
 use crate::chain::{Address, Chain, Finality, Hash32};
-use crate::ids::{OperationId, RefundId};
+use crate::ids::{OperationId, RefundId, RefundRequestId};
 use crate::ledger::Asset;
 use crate::money::Amount;
 use crate::time::Timestamp;
@@ -76,6 +77,14 @@ pub enum Command {
     },
     /// Refund the payment. (Request of a person.)
     RequestRefund(Box<RefundOrder>),
+    /// Ask for a refund. (Request of a payer.)
+    AskRefund(Box<RefundAsk>),
+    /// Decline the request of a payer for a refund. To approve it, `RequestRefund` with the id of its refund. (Request of the
+    /// PSP.)
+    DeclineRefundRequest {
+        /// Id of the request.
+        request_id: RefundRequestId,
+    },
     /// Approve or reject a refund above the limit. (Request of the operator.)
     DecideRefund {
         /// Id of the refund.
@@ -255,6 +264,33 @@ impl RefundOrder {
     }
 }
 
+/// A request of a payer for a refund, whose signature was verified if it has one.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RefundAsk {
+    /// Id for the new request.
+    pub id: RefundRequestId,
+    /// Amount.
+    pub amount: Amount,
+    /// Recipient address. With a signature, the account that signed and sent the funds.
+    pub to: Address,
+    /// Token and chain, if they differ from the payment's.
+    pub asset: Option<Asset>,
+    /// Evidence about the address.
+    pub proof: AddressProof,
+    /// True to carry out a signed request at once, by the policy of the PSP.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_once: bool,
+    /// As in `RefundOrder`.
+    pub plain: Option<Address>,
+    /// As in `RefundOrder`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hold: bool,
+    /// Note to the PSP. Not stored with the command: the event has it.
+    #[serde(skip)]
+    pub note: Option<String>,
+}
+
 impl Command {
     /// Returns the name, as in the database.
     pub fn name(&self) -> &'static str {
@@ -274,6 +310,12 @@ impl Command {
                 order.metadata.clone_from(&refund.metadata);
             }
         }
+        if let Self::AskRefund(ask) = &mut self {
+            ask.note = events.iter().find_map(|event| match event {
+                Event::RefundAsked { request } => request.note.clone(),
+                _ => None,
+            });
+        }
         self
     }
 
@@ -282,6 +324,9 @@ impl Command {
         match self {
             Self::RequestRefund(order) if !order.hold => {
                 Some(Self::RequestRefund(Box::new(RefundOrder { hold: true, ..(**order).clone() })))
+            }
+            Self::AskRefund(ask) if ask.at_once && !ask.hold => {
+                Some(Self::AskRefund(Box::new(RefundAsk { hold: true, ..(**ask).clone() })))
             }
             _ => None,
         }
@@ -366,6 +411,21 @@ pub enum Rejection {
     /// Another refund has the same id.
     #[error("a different refund with this id exists")]
     RefundExists,
+    /// The PSP does not offer refunds on request of the payer.
+    #[error("this payment offers no refunds on the payer's request")]
+    PayerRefundsOff,
+    /// The account did not send the money.
+    #[error("this account sent none of the money that can be refunded")]
+    NotTheSender,
+    /// Too many requests of payers wait for the PSP.
+    #[error("{REFUND_REQUESTS_OPEN_MAX} requests for refunds of this payment wait for a decision")]
+    RefundRequestsOpen,
+    /// The payment had the maximum number of requests of payers.
+    #[error("a payment takes at most {REFUND_REQUESTS_MAX} requests for refunds")]
+    RefundRequestsExhausted,
+    /// The request of the payer is decided.
+    #[error("the request for a refund is not open")]
+    RefundRequestClosed,
     /// The refund does not wait for the operator's approval.
     #[error("the refund does not wait for approval")]
     NotAwaitingApproval,
@@ -433,6 +493,11 @@ impl Rejection {
             Self::RefundAddressRequired => "refund_address_required",
             Self::RefundAddressInvalid => "refund_address_invalid",
             Self::RefundExists => "refund_exists",
+            Self::PayerRefundsOff => "payer_refunds_off",
+            Self::NotTheSender => "refund_not_sender",
+            Self::RefundRequestsOpen => "refund_requests_open",
+            Self::RefundRequestsExhausted => "refund_requests_exhausted",
+            Self::RefundRequestClosed => "refund_request_closed",
             Self::NotAwaitingApproval => "not_awaiting_approval",
             Self::NothingSetAside => "nothing_set_aside",
             Self::ListFull => "list_full",

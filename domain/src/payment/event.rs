@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 use super::authorization::{Authorization, AuthorizationEnd};
 use super::command::OutageId;
 use super::money_out::{Refund, Requester};
+use super::payer_request::PayerRequest;
 use super::status::{FailureReason, Labels, Reason};
 use super::terms::Terms;
 use super::transfer::{Transfer, TransferKey, Verdict};
 use crate::chain::{Address, Chain, Finality, Hash32};
-use crate::ids::{OperationId, RefundId};
+use crate::ids::{OperationId, RefundId, RefundRequestId};
 use crate::money::Amount;
 use crate::named::named;
 use crate::time::Timestamp;
@@ -170,6 +171,18 @@ pub enum Event {
         refund: Box<Refund>,
         /// True if it takes everything that was to be settled, so that the settlement is withdrawn.
         withdraws_settlement: bool,
+    },
+    /// A payer asked for a refund.
+    RefundAsked {
+        /// The request.
+        request: Box<PayerRequest>,
+    },
+    /// The PSP declined the request of a payer.
+    RefundRequestDeclined {
+        /// Id of the request.
+        request_id: RefundRequestId,
+        /// Time of the decision.
+        at: Timestamp,
     },
     /// The address of a refund was screened.
     RefundScreened {

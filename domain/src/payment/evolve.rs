@@ -5,6 +5,7 @@ use super::announce::announced;
 use super::authorization::{Authorization, AuthorizationEnd, AuthorizationState};
 use super::event::Event;
 use super::money_out::{Funds, Refund, RefundState, Requester, Settlement, SettlementState, Vault};
+use super::payer_request::{PayerRequest, RefundRequestState};
 use super::state::{Outage, Payment};
 use super::status::{FailureReason, HistoryEntry, Label, Labels, Reason, Status};
 use super::terms::OverpaymentPolicy;
@@ -91,6 +92,10 @@ fn apply(payment: &mut Payment, event: &Event) {
         | Event::SettlementRetried { .. }
         | Event::SettlementOrphaned { .. } => apply_to_settlement(payment, event),
         Event::RefundRequested { refund, withdraws_settlement } => {
+            let of_it = |request: &&mut PayerRequest| request.refund_id() == refund.id;
+            if let Some(request) = payment.refund_requests.iter_mut().find(of_it) {
+                (request.state, request.decided_at) = (RefundRequestState::Approved, Some(refund.requested_at));
+            }
             payment.refunds.push((**refund).clone());
             if *withdraws_settlement && let Some(settlement) = payment.settlement.as_deref_mut() {
                 withdraw(settlement);
@@ -105,6 +110,12 @@ fn apply(payment: &mut Payment, event: &Event) {
         | Event::AuthorizationEnded { .. }
         | Event::AuthorizationCollected { .. }
         | Event::AuthorizationOrphaned { .. } => apply_to_authorization(payment, event),
+        Event::RefundAsked { request } => payment.refund_requests.push((**request).clone()),
+        Event::RefundRequestDeclined { request_id, at } => {
+            if let Some(request) = payment.refund_requests.iter_mut().find(|request| request.id == *request_id) {
+                (request.state, request.decided_at) = (RefundRequestState::Declined, Some(*at));
+            }
+        }
         Event::RefundScreened { refund_id, verdict } => {
             if let Some(refund) = payment.refunds.iter_mut().find(|refund| refund.id == *refund_id) {
                 refund.verdict = Some(verdict.clone());

@@ -4,8 +4,8 @@
 use ulid::Ulid;
 
 use super::{
-    BlockRef, ChainChoice, Command, Decision, ObservedTransfer, OfferedChain, OverpaymentPolicy, Presence, Purpose,
-    Terms, TransferFinality, TransferKey, Verdict,
+    BlockRef, ChainChoice, Command, Decision, ObservedTransfer, OfferedChain, OverpaymentPolicy, PayerRefunds,
+    Presence, Purpose, Terms, TransferFinality, TransferKey, Verdict,
 };
 use crate::chain::{Address, Chain, Finality, FinalityPolicy, Hash32};
 use crate::ids::{MerchantId, PaymentId, PspId};
@@ -61,6 +61,7 @@ pub fn terms() -> Terms {
         overpayment_tolerance: Tolerance::default(),
         overpayment: OverpaymentPolicy::Hold,
         refund_to_sender: false,
+        payer_refunds: PayerRefunds::Off,
         dust_floor: amount("0.001"),
         finality: FinalityPolicy::sandbox(),
         traceparent: None,

@@ -18,6 +18,7 @@ mod evolve;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 mod money_out;
+mod payer_request;
 mod react;
 mod replay;
 mod state;
@@ -30,7 +31,7 @@ pub use authorization::{
     AUTHORIZATION_WINDOW_MIN_SECS, AUTHORIZATIONS_MAX, Authorization, AuthorizationEnd, AuthorizationFailure,
     AuthorizationKind, AuthorizationOrder, AuthorizationState,
 };
-pub use command::{CollectedBlock, Command, OutageId, RefundOrder, Rejection, TransferFinality};
+pub use command::{CollectedBlock, Command, OutageId, RefundAsk, RefundOrder, Rejection, TransferFinality};
 pub(crate) use decide::is_judged;
 pub use decide::{REMINE_GRACE_SECS, RETRY_FIRST_SECS, RETRY_MAX_SECS, decide};
 pub use event::{Alarm, AlarmKind, Effect, Event};
@@ -39,6 +40,10 @@ use evolve::{commit, evolve};
 pub use money_out::{
     Funds, NewOperation, OperationAction, OperationBody, PayerTerms, Refund, RefundFailure, RefundLimit, RefundState,
     Requester, Settlement, SettlementState, Vault,
+};
+pub use payer_request::{
+    AddressProof, PayerRefunds, PayerRequest, REFUND_NOTE_CHARS_MAX, REFUND_REQUESTS_MAX, REFUND_REQUESTS_OPEN_MAX,
+    RefundRequestState,
 };
 pub use react::{REVIEW_ALARM_SECS, ended_alarms, only_waits, react, resume};
 pub use replay::{DecisionDifference, Replayed, StoredTransition, Unreplayable, replay};

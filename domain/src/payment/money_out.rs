@@ -130,9 +130,11 @@ named! {
 
 named! {
     /// Requester of an action.
-    Requester, "psp, operator, schedule" {
+    Requester, "psp, payer, operator, schedule" {
         /// The PSP, by its API key.
         Psp = "psp",
+        /// The payer, by the signature of the account that sent the funds.
+        Payer = "payer",
         /// The operator of the service.
         Operator = "operator",
         /// The service itself: a timer or a policy.

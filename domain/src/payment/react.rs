@@ -76,7 +76,9 @@ pub fn react(after: &Payment, event: &Event) -> Vec<Effect> {
         | Event::Failed { .. }
         | Event::Settled { .. }
         | Event::SettlementCompleted { .. }
-        | Event::SettlementOrphaned { .. } => Vec::new(),
+        | Event::SettlementOrphaned { .. }
+        | Event::RefundAsked { .. }
+        | Event::RefundRequestDeclined { .. } => Vec::new(),
     }
 }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::authorization::Authorization;
 use super::command::OutageId;
 use super::money_out::{Funds, Refund, RefundState, Settlement, SettlementState, Vault};
+use super::payer_request::PayerRequest;
 use super::status::{FailureReason, HistoryEntry, Label, Labels, PublicFailure, Reason, Status};
 use super::terms::Terms;
 use super::transfer::{Decision, Transfer, TransferKey, TransferStatus, TransferToken, Verdict};
@@ -68,6 +69,9 @@ pub struct Payment {
     /// Refunds in the order of acceptance.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refunds: Vec<Refund>,
+    /// Requests of payers for a refund, in the order of their arrival.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refund_requests: Vec<PayerRequest>,
     /// Status history.
     pub history: Vec<HistoryEntry>,
     /// Time of the last change.
@@ -129,6 +133,7 @@ impl Payment {
             authorizations: 0,
             settlement: None,
             refunds: Vec::new(),
+            refund_requests: Vec::new(),
             history: vec![HistoryEntry { status: Status::Pending, at, reason: Reason::Initiated }],
             updated_at: at,
             terms,

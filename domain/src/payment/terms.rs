@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::payer_request::PayerRefunds;
 use crate::chain::{Address, Chain, FinalityPolicy};
 use crate::ids::{CustomerId, MerchantId, PaymentId, PspId, TransferId};
 use crate::money::{Amount, FeeBps, Token, Tolerance};
@@ -59,6 +60,9 @@ pub struct Terms {
     /// True if a refund without an address may go to the sender.
     #[serde(default)]
     pub refund_to_sender: bool,
+    /// Handling of requests of payers for a refund.
+    #[serde(default, skip_serializing_if = "PayerRefunds::is_off")]
+    pub payer_refunds: PayerRefunds,
     /// Transfers below this amount are ignored. Zero is always ignored. The effective floor is at most `amount`.
     #[serde(default)]
     pub dust_floor: Amount,

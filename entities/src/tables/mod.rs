@@ -52,6 +52,7 @@ pub mod payment_transitions;
 pub mod payments;
 pub mod psps;
 pub mod quarantines;
+pub mod refund_requests;
 pub mod refunds;
 pub mod sending_transitions;
 pub mod sendings;

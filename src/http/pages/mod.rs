@@ -3,6 +3,7 @@
 pub mod consent;
 pub mod pay;
 pub mod reference;
+pub mod refund;
 
 use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;

@@ -71,8 +71,8 @@ fn units() -> Rule<Amount> {
     }
 }
 
-/// Bytes in hexadecimal.
-fn hex() -> Rule<Vec<u8>> {
+/// A signature in hexadecimal.
+pub(in crate::http) fn hex() -> Rule<Vec<u8>> {
     Rule {
         read: |value| {
             let text = reading::string(value)?;

@@ -4,6 +4,7 @@
 pub mod authorize;
 pub mod change;
 pub mod initiate;
+pub mod payer_requests;
 pub mod read;
 pub mod refund_list;
 pub mod refunds;

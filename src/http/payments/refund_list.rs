@@ -24,7 +24,7 @@ use crate::http::state::{ListOf, OneOf};
 const ORDER: [Column; 2] = [Column::CreatedAt, Column::Id];
 
 /// The id of a payment or a transfer.
-const PAYMENT: Rule<PaymentId> = Rule {
+pub(super) const PAYMENT: Rule<PaymentId> = Rule {
     read: |value| match value.as_str().unwrap_or_default().parse::<TransferId>() {
         Ok(transfer) => Ok(transfer.payment()),
         Err(_) => read::id(value),

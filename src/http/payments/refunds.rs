@@ -57,7 +57,7 @@ record! {
         /// received; misdirected (arrived in another token or on another chain); or blocked (by screening; only the
         /// operator can refund it).
         funds: &'static str = refund.funds.as_str(),
-        /// psp, operator, or schedule: the service itself, by the PSP's settings.
+        /// psp, payer (who signed a request), operator, or schedule: the service itself, by the PSP's settings.
         requested_by: &'static str = refund.requested_by.as_str(),
         /// pending, allow, review or block: the screening result of the address. Nothing is sent before it is `allow`.
         kyt_verdict: &'static str = refund.decision().map_or("pending", Decision::as_str),
@@ -94,8 +94,19 @@ impl RefundRecord {
     }
 }
 
-/// The refund's token; `None` if it is not a supported one.
-fn token_of(payment: &Payment, asset: Asset) -> Option<Token> {
+/// The sender of the money, if the refund goes to it and the chain says that it is a plain account.
+pub(in crate::http) async fn plain_recipient(
+    app: &AppShared,
+    payment: &Payment,
+    asset: Option<Asset>,
+    to: Option<Address>,
+) -> Result<Option<Address>, ApiError> {
+    let plain = app.system.plain_recipient(payment, asset, to).await;
+    plain.map_err(|away| ApiError::Unavailable(Away::Chain, away.to_string().into()))
+}
+
+/// The token of an asset of the payment; `None` if it is not a supported one.
+pub(in crate::http) fn token_of(payment: &Payment, asset: Asset) -> Option<Token> {
     if asset == payment.asset() {
         return Some(payment.terms.token);
     }
@@ -193,8 +204,7 @@ impl RefundRequest {
         check_reconciled(app, asset.map_or(payment.terms.chain, |asset| asset.chain))?;
         let funds = if asset.is_some() { Funds::Misdirected } else { Funds::Received };
         let Self { own: OwnFields { metadata, reference }, amount, address: to, .. } = self;
-        let plain = app.system.plain_recipient(payment, asset, to).await;
-        let plain = plain.map_err(|away| ApiError::Unavailable(Away::Chain, away.to_string().into()))?;
+        let plain = plain_recipient(app, payment, asset, to).await?;
         let order = RefundOrder::new(refund_id, Requester::Psp);
         let order = RefundOrder { amount, to, funds, asset, plain, reference, metadata, ..order };
         let command = Command::RequestRefund(Box::new(order));

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::Addresses;
 use super::authorize::{AuthorizationRecord, PaymentMethodRecord};
+use super::payer_requests::RefundRequestRecord;
 use super::refunds::RefundRecord;
 use crate::http::state::AppShared;
 
@@ -97,6 +98,8 @@ record! {
         settlement: Option<SettlementRecord> =
             payment.settlement.as_deref().map(|settlement| SettlementRecord::of(payment, settlement)),
         refunds: Vec<RefundRecord> = RefundRecord::all(payment),
+        /// Requests of payers for refunds, in the order of their arrival.
+        refund_requests: Vec<RefundRequestRecord> = RefundRequestRecord::all(payment),
         /// With `best` and `payer`: the candidate chains.
         #[serde(skip_serializing_if = "Option::is_none")]
         chain_candidates: Option<Vec<ChainCandidateRecord>> = chain_candidates(payment),

@@ -4,9 +4,12 @@ use payferry_domain::customer::KycStatus;
 use payferry_domain::ids::Id;
 use payferry_domain::named::Named;
 use payferry_domain::outbound::FailureReason as OutboundFailure;
-use payferry_domain::payment::{EventName, Label, PublicFailure, RefundFailure, Status};
+use payferry_domain::payment::{
+    AddressProof, EventName, Label, PublicFailure, RefundFailure, RefundRequestState, Status,
+};
 use payferry_domain::{
-    Chain, CustomerId, EventId, MerchantId, PaymentId, PayoutId, RefundId, Token, TransferId, WithdrawalId,
+    Chain, CustomerId, EventId, MerchantId, PaymentId, PayoutId, RefundId, RefundRequestId, Token, TransferId,
+    WithdrawalId,
 };
 use payferry_httpkit::extract::Components;
 use payferry_httpkit::rule;
@@ -40,6 +43,7 @@ enum Subject {
     Payment,
     Transfer,
     Refund,
+    RefundRequest,
     Payout,
     Withdrawal,
     Customer,
@@ -49,7 +53,7 @@ enum Subject {
 /// The subject of an event, the values of its `status`, and when it is sent.
 fn described(name: EventName) -> (Subject, Vec<&'static str>, &'static str) {
     use EventName as Name;
-    use Subject::{Customer, Payment, Payout, Refund, Test, Transfer, Withdrawal};
+    use Subject::{Customer, Payment, Payout, Refund, RefundRequest, Test, Transfer, Withdrawal};
     let any = || names::<Status>();
     let of_transfer = || ["pending", "settled", "underpaid", "failed"].to_vec();
     match name {
@@ -81,6 +85,11 @@ fn described(name: EventName) -> (Subject, Vec<&'static str>, &'static str) {
             let mut statuses = any();
             statuses.push("underpaid");
             (Refund, statuses, "A refund will not be sent. Its amount is available again.")
+        }
+        Name::RefundRequested => {
+            let mut statuses = any();
+            statuses.push("underpaid");
+            (RefundRequest, statuses, "A payer asked for a refund. Only with the setting `payer_refunds`.")
         }
         Name::TransferSettled => (Transfer, vec!["settled"], "The money is in the customer's wallet."),
         Name::TransferFailed => (Transfer, of_transfer(), "The transfer will not be carried out, or not yet."),
@@ -197,7 +206,7 @@ fn body(name: EventName) -> Schema {
         };
     }
     match subject {
-        Subject::Payment | Subject::Transfer | Subject::Refund => {
+        Subject::Payment | Subject::Transfer | Subject::Refund | Subject::RefundRequest => {
             body = of_payment(body);
         }
         Subject::Payout | Subject::Withdrawal => {
@@ -216,6 +225,9 @@ fn body(name: EventName) -> Schema {
     }
     if subject == Subject::Refund {
         body = of_refund(body);
+    }
+    if subject == Subject::RefundRequest {
+        body = of_refund_request(body);
     }
     body.0.build().into()
 }
@@ -246,9 +258,27 @@ fn of_refund(body: Body) -> Body {
         .sometimes("refund_failure", "The same as `failure`.", rule::string())
 }
 
+fn of_refund_request(body: Body) -> Body {
+    body.always("refund_request_id", "", id::<RefundRequestId>())
+        .always("refund_request_status", "Status of the request.", one_of::<RefundRequestState>())
+        .always(
+            "refund_address_proof",
+            "signature: the account at the address sent the money and signed. none: the payer only claims the address.",
+            one_of::<AddressProof>(),
+        )
+        .sometimes("refund_id", "The refund, if a signed request was carried out at once.", id::<RefundId>())
+        .always("refund_amount", "The amount of the refund.", amount())
+        .always("payment_amount", "The same as `amount`: the amount due of the payment.", amount())
+        .always("refund_address", "The recipient, EIP-55.", rule::address_schema())
+        .always("refund_chain", "The chain on which the money is.", one_of::<Chain>())
+        .always("refund_token_address", "The contract of the token of the money, EIP-55.", rule::address_schema())
+}
+
 fn id_of(subject: Subject) -> ObjectBuilder {
     match subject {
-        Subject::Payment | Subject::Refund => rule::id_of(&[PaymentId::PREFIX, TransferId::PREFIX]),
+        Subject::Payment | Subject::Refund | Subject::RefundRequest => {
+            rule::id_of(&[PaymentId::PREFIX, TransferId::PREFIX])
+        }
         Subject::Transfer => id::<TransferId>(),
         Subject::Payout => id::<PayoutId>(),
         Subject::Withdrawal => id::<WithdrawalId>(),
@@ -260,7 +290,7 @@ fn id_of(subject: Subject) -> ObjectBuilder {
 fn id_about(subject: Subject) -> &'static str {
     match subject {
         Subject::Payment => "",
-        Subject::Refund => "The id of the payment or transfer.",
+        Subject::Refund | Subject::RefundRequest => "The id of the payment or transfer.",
         Subject::Transfer => "The id of the transfer.",
         Subject::Payout => "The id of the payout.",
         Subject::Withdrawal => "The id of the withdrawal.",

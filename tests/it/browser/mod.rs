@@ -9,6 +9,7 @@ mod live;
 mod pay;
 mod pictures;
 mod reference;
+mod refund;
 mod verify;
 
 use payferry_harness::browser::Browser;

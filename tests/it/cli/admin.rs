@@ -45,7 +45,7 @@ async fn a_migration_that_fails_leaves_nothing() {
     let migrated = printed(&run(&["migrate", "--database-url", database.url()]));
     assert_eq!(
         migrated,
-        "applied m0001_schema\napplied m0002_nodes\napplied m0003_leases\napplied m0004_customer_search\napplied m0005_console\napplied m0006_left_nodes\napplied m0007_traces\napplied m0008_checkout"
+        "applied m0001_schema\napplied m0002_nodes\napplied m0003_leases\napplied m0004_customer_search\napplied m0005_console\napplied m0006_left_nodes\napplied m0007_traces\napplied m0008_checkout\napplied m0009_refund_requests"
     );
 }
 
@@ -60,7 +60,7 @@ async fn two_processes_that_migrate_at_once_apply_each_migration_once() {
     assert_eq!(
         printed,
         [
-            "applied m0001_schema\napplied m0002_nodes\napplied m0003_leases\napplied m0004_customer_search\napplied m0005_console\napplied m0006_left_nodes\napplied m0007_traces\napplied m0008_checkout",
+            "applied m0001_schema\napplied m0002_nodes\napplied m0003_leases\napplied m0004_customer_search\napplied m0005_console\napplied m0006_left_nodes\napplied m0007_traces\napplied m0008_checkout\napplied m0009_refund_requests",
             "the tables are up to date"
         ]
     );

@@ -40,6 +40,8 @@ async fn unconfirmed_forms_change_nothing(app: &TestApp) {
         ("/dashboard/settings/checkout".to_owned(), vec![("checkout.name", "Ferry Shop")]),
         ("/dashboard/settings/logo/delete".to_owned(), vec![]),
         ("/dashboard/deliveries/pay_x/whd_x/redeliver".to_owned(), vec![]),
+        ("/dashboard/payments/pay_x/refund-requests/rr_x/approve".to_owned(), vec![]),
+        ("/dashboard/payments/pay_x/refund-requests/rr_x/decline".to_owned(), vec![]),
     ] {
         let refused = signed_in.send(&path, &fields).await.ok(422);
         refused.assert_shows(&["Nothing was changed", "must be ticked"]);
@@ -188,12 +190,13 @@ async fn settings_are_changed(app: &TestApp) {
         ("overpayment", "accept"),
         ("dust_floor", "0.01"),
         ("event_families", "payment"),
+        ("payer_refunds", "approve"),
         ("refund_to_sender", "true"),
     ];
     let saved = signed_in.confirm("/dashboard/settings", &fields).await;
     assert_eq!(location(&saved), (303, "/dashboard/settings?done=saved"));
     let expected = json!({ "tolerance": "0.05", "tolerance_bps": 20, "overpayment": "accept", "dust_floor": "0.01",
-        "event_families": "payment", "refund_to_sender": true, "require_customer": false });
+        "event_families": "payment", "payer_refunds": "approve", "refund_to_sender": true, "require_customer": false });
     let settings = app.get("/api/v1/settings").await;
     assert_has(&settings, expected);
     let fields = [("tolerance", "x"), ("tolerance_bps", "70000")];

@@ -33,7 +33,7 @@ pub(crate) fn typed_data(payment: &Value) -> Value {
     method["typed_data"].clone()
 }
 
-fn domain(typed_data: &Value) -> Eip712Domain {
+pub(crate) fn domain(typed_data: &Value) -> Eip712Domain {
     let domain = &typed_data["domain"];
     let text = |name: &str| domain[name].as_str().unwrap().to_owned();
     Eip712Domain::new(

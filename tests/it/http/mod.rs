@@ -22,6 +22,7 @@ mod many_payments;
 mod merchants;
 pub(crate) mod mismatches;
 mod pages;
+pub(crate) mod payer_refunds;
 mod payments;
 mod readiness;
 mod refunds;

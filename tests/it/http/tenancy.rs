@@ -3,6 +3,7 @@
 use crate::cli::customers::{make_ready, person};
 use crate::http::customers::paid_out::{payee, payout, register, withdrawal};
 use crate::http::customers::{add, individual};
+use crate::http::payer_refunds::claimed;
 use crate::prelude::*;
 use crate::process::Running;
 
@@ -29,7 +30,7 @@ async fn every_route_requires_a_key_and_sufficient_scope() {
     let only_read = app.add_key(app.psp_id, &[Scope::Read, Scope::Money, Scope::Customers]).await;
     let no_customers = app.add_key(app.psp_id, &[Scope::Read, Scope::Money, Scope::Payments, Scope::Webhooks]).await;
     let no_money = app.add_key(app.psp_id, &[Scope::Read, Scope::Payments, Scope::Customers, Scope::Webhooks]).await;
-    let money = ["/refunds", "/resolve", "/payouts", "/withdrawals", "/transfers"];
+    let money = ["/refunds", "/resolve", "/payouts", "/withdrawals", "/transfers", "/approve", "/decline"];
     for (method, template) in routes {
         let ids = [("payment", "pay_x"), ("merchant", "merch_x"), ("delivery", "x"), ("customer", "cr_x")];
         let ids = ids.into_iter().chain([("payout", "po_x"), ("withdrawal", "wd_x"), ("transfer", "tr_x")]);
@@ -56,7 +57,12 @@ async fn every_route_requires_a_key_and_sufficient_scope() {
 async fn objects_of_another_psp_are_not_found() {
     let app = TestApp::start_with_chains().await;
     let merchant = app.add_merchant().await;
+    app.patch("/api/v1/settings", &json!({ "payer_refunds": "approve" })).await.ok(200);
     let made = app.paid("10", "settled").await;
+    app.pay(&made, "1").await;
+    let is_again = |read: &Reply| read["excess_received"] == "1.00" && read["transfers"][1]["status"] == "final";
+    app.get_until(&made.path(), is_again).await;
+    let request = claimed(&app, &made, "0x000000000000000000000000000000000000ada6").await;
     let payment = made.id();
     let customer = add(&app, &with(&individual(), &json!({ "email": "mine@example.com" }))).await;
     let log = app.get(&format!("/payments/{payment}/webhooks")).await;
@@ -79,6 +85,7 @@ async fn objects_of_another_psp_are_not_found() {
         ("{payout_id}", ordered("/payouts", "id", to_customer.clone()).await),
         ("{withdrawal_id}", ordered("/withdrawals", "id", withdrawal.clone()).await),
         ("{transfer_id}", ordered("/transfers", "payment_id", to_customer.clone()).await),
+        ("{refund_request_id}", request),
         ("{refund_id}", ordered(&format!("/payments/{payment}/refunds"), "refund_id", refund).await),
     ];
 
@@ -117,6 +124,7 @@ async fn objects_of_another_psp_are_not_found() {
         "/payments",
         "/payouts",
         "/refunds",
+        "/refund-requests",
         "/withdrawals",
         "/transfers",
         "/api/v1/webhook/undelivered",
@@ -168,6 +176,7 @@ async fn objects_of_another_psp_are_not_found() {
         "GET /merchants",
         "GET /payments",
         "GET /payouts",
+        "GET /refund-requests",
         "GET /refunds",
         "GET /transfers",
         "GET /withdrawals",

@@ -774,6 +774,87 @@ class Payferry(Http):
         Returns the record itself."""
         return self.request("GET", f"/payouts/{segment(payout_id)}").json()
 
+    def list_refund_requests(
+        self,
+        *,
+        payment_id: str | None = None,
+        status: Literal["requested", "approved", "declined"] | None = None,
+        created_from: str | None = None,
+        created_to: str | None = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        cursor: str | None = None,
+    ) -> models.RefundRequestList:
+        """List payers' requests for refunds: `GET /refund-requests`.
+
+        Of all payments and transfers, newest first."""
+        return self.request(
+            "GET",
+            "/refund-requests",
+            query={
+                "payment_id": payment_id,
+                "status": status,
+                "created_from": created_from,
+                "created_to": created_to,
+                "limit": limit,
+                "offset": offset,
+                "cursor": cursor,
+            },
+        ).json()
+
+    def iter_refund_requests(
+        self,
+        *,
+        payment_id: str | None = None,
+        status: Literal["requested", "approved", "declined"] | None = None,
+        created_from: str | None = None,
+        created_to: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[models.RefundRequestRecord]:
+        """Iterates over the items of all pages of `list_refund_requests`. `limit` is the number of items of one request."""
+        return self.pages(
+            "/refund-requests",
+            "refund_requests",
+            {
+                "payment_id": payment_id,
+                "status": status,
+                "created_from": created_from,
+                "created_to": created_to,
+                "limit": limit,
+            },
+        )
+
+    def get_refund_request(self, refund_request_id: str) -> models.RefundRequestRecord:
+        """Read a payer's request for a refund: `GET /refund-requests/{refund_request_id}`.
+
+        Returns the record itself."""
+        return self.request("GET", f"/refund-requests/{segment(refund_request_id)}").json()
+
+    def approve_refund_request(
+        self, refund_request_id: str, body: models.RefundApproval, *, idempotency_key: str | None = None
+    ) -> models.RefundRequestRecord:
+        """Approve a payer's request for a refund: `POST /refund-requests/{refund_request_id}/approve`.
+
+        Starts the refund that the request asks for, like the endpoint for refunds: its address is screened, and above a limit it
+        waits for the operator. It takes only money that payers may ask for and that is still there. `metadata` and `reference` are
+        those of the refund."""
+        return self.request(
+            "POST",
+            f"/refund-requests/{segment(refund_request_id)}/approve",
+            body=body,
+            idempotency_key=idempotency_key,
+        ).json()
+
+    def decline_refund_request(
+        self, refund_request_id: str, *, idempotency_key: str | None = None
+    ) -> models.RefundRequestRecord:
+        """Decline a payer's request for a refund: `POST /refund-requests/{refund_request_id}/decline`.
+
+        The payer sees that it was declined."""
+        return self.request(
+            "POST", f"/refund-requests/{segment(refund_request_id)}/decline", idempotency_key=idempotency_key
+        ).json()
+
     def list_account_refunds(
         self,
         *,

@@ -126,7 +126,7 @@ class ChangeEndpointRequest(TypedDict):
     description: NotRequired[str | None]
     """A note of your own."""
 
-    events: NotRequired[list[Literal['*', 'payment.*', 'payin.*', 'payout.*', 'withdraw.*', 'refund.*', 'transfer.*', 'customer.*', 'webhook.*', 'payment.confirmed', 'payment.settled', 'payment.mismatched', 'payment.failed', 'payment.reorged', 'payin.confirmed', 'payin.settled', 'payin.settlement_failed', 'payin.failed', 'payin.mismatched', 'payin.underpaid', 'payout.pending', 'payout.sent', 'payout.failed', 'withdraw.sent', 'withdraw.failed', 'refund.sent', 'refund.failed', 'transfer.settled', 'transfer.failed', 'transfer.underpaid', 'transfer.mismatched', 'transfer.reorged', 'customer.kyc_updated', 'customer.consent_accepted', 'customer.deactivated', 'webhook.test']] | None]
+    events: NotRequired[list[Literal['*', 'payment.*', 'payin.*', 'payout.*', 'withdraw.*', 'refund.*', 'transfer.*', 'customer.*', 'webhook.*', 'payment.confirmed', 'payment.settled', 'payment.mismatched', 'payment.failed', 'payment.reorged', 'payin.confirmed', 'payin.settled', 'payin.settlement_failed', 'payin.failed', 'payin.mismatched', 'payin.underpaid', 'payout.pending', 'payout.sent', 'payout.failed', 'withdraw.sent', 'withdraw.failed', 'refund.sent', 'refund.failed', 'refund.requested', 'transfer.settled', 'transfer.failed', 'transfer.underpaid', 'transfer.mismatched', 'transfer.reorged', 'customer.kyc_updated', 'customer.consent_accepted', 'customer.deactivated', 'webhook.test']] | None]
     """
     Patterns such as `payment.*` or `payin.settled`. Initially, all events are sent except
     `customer.*`, which must be named.
@@ -239,7 +239,7 @@ class CreateEndpointRequest(TypedDict):
     description: NotRequired[str | None]
     """A note of your own."""
 
-    events: NotRequired[list[Literal['*', 'payment.*', 'payin.*', 'payout.*', 'withdraw.*', 'refund.*', 'transfer.*', 'customer.*', 'webhook.*', 'payment.confirmed', 'payment.settled', 'payment.mismatched', 'payment.failed', 'payment.reorged', 'payin.confirmed', 'payin.settled', 'payin.settlement_failed', 'payin.failed', 'payin.mismatched', 'payin.underpaid', 'payout.pending', 'payout.sent', 'payout.failed', 'withdraw.sent', 'withdraw.failed', 'refund.sent', 'refund.failed', 'transfer.settled', 'transfer.failed', 'transfer.underpaid', 'transfer.mismatched', 'transfer.reorged', 'customer.kyc_updated', 'customer.consent_accepted', 'customer.deactivated', 'webhook.test']] | None]
+    events: NotRequired[list[Literal['*', 'payment.*', 'payin.*', 'payout.*', 'withdraw.*', 'refund.*', 'transfer.*', 'customer.*', 'webhook.*', 'payment.confirmed', 'payment.settled', 'payment.mismatched', 'payment.failed', 'payment.reorged', 'payin.confirmed', 'payin.settled', 'payin.settlement_failed', 'payin.failed', 'payin.mismatched', 'payin.underpaid', 'payout.pending', 'payout.sent', 'payout.failed', 'withdraw.sent', 'withdraw.failed', 'refund.sent', 'refund.failed', 'refund.requested', 'transfer.settled', 'transfer.failed', 'transfer.underpaid', 'transfer.mismatched', 'transfer.reorged', 'customer.kyc_updated', 'customer.consent_accepted', 'customer.deactivated', 'webhook.test']] | None]
     """
     Patterns such as `payment.*` or `payin.settled`. Initially, all events are sent except
     `customer.*`, which must be named.
@@ -1527,11 +1527,25 @@ RedeliverRequest = TypedDict(
     'RedeliverRequest',
     {
         'endpoint_id': NotRequired[str | None],
-        'events': NotRequired[list[Literal['*', 'payment.*', 'payin.*', 'payout.*', 'withdraw.*', 'refund.*', 'transfer.*', 'customer.*', 'webhook.*', 'payment.confirmed', 'payment.settled', 'payment.mismatched', 'payment.failed', 'payment.reorged', 'payin.confirmed', 'payin.settled', 'payin.settlement_failed', 'payin.failed', 'payin.mismatched', 'payin.underpaid', 'payout.pending', 'payout.sent', 'payout.failed', 'withdraw.sent', 'withdraw.failed', 'refund.sent', 'refund.failed', 'transfer.settled', 'transfer.failed', 'transfer.underpaid', 'transfer.mismatched', 'transfer.reorged', 'customer.kyc_updated', 'customer.consent_accepted', 'customer.deactivated', 'webhook.test']] | None],
+        'events': NotRequired[list[Literal['*', 'payment.*', 'payin.*', 'payout.*', 'withdraw.*', 'refund.*', 'transfer.*', 'customer.*', 'webhook.*', 'payment.confirmed', 'payment.settled', 'payment.mismatched', 'payment.failed', 'payment.reorged', 'payin.confirmed', 'payin.settled', 'payin.settlement_failed', 'payin.failed', 'payin.mismatched', 'payin.underpaid', 'payout.pending', 'payout.sent', 'payout.failed', 'withdraw.sent', 'withdraw.failed', 'refund.sent', 'refund.failed', 'refund.requested', 'transfer.settled', 'transfer.failed', 'transfer.underpaid', 'transfer.mismatched', 'transfer.reorged', 'customer.kyc_updated', 'customer.consent_accepted', 'customer.deactivated', 'webhook.test']] | None],
         'from': str,
         'to': str,
     },
 )
+
+
+class RefundApproval(TypedDict):
+    """The approval of a payer's request."""
+
+    metadata: NotRequired[dict[str, Any] | None]
+    """
+    The PSP's own object, at most 16 KiB and 32 levels as JSON; returned in reads and webhooks. Numbers are 64-bit
+    integers or IEEE 754 doubles, and larger ones are refused. Send a number as a string if its digits must be
+    preserved.
+    """
+
+    reference: NotRequired[str | None]
+    """The PSP's own reference."""
 
 
 class RefundFailedEvent(TypedDict):
@@ -1663,7 +1677,7 @@ class RefundRecord(TypedDict):
     """The same as `created_at`."""
 
     requested_by: str
-    """psp, operator, or schedule: the service itself, by the PSP's settings."""
+    """psp, payer (who signed a request), operator, or schedule: the service itself, by the PSP's settings."""
 
     source: str
     """payment or psp: taken from the payment's wallet or, once settled, from the PSP's vault."""
@@ -1715,6 +1729,127 @@ class RefundRequest(TypedDict):
     For money that arrived in another token than the payment's: its contract. If absent, the payment's own token on
     `chain`.
     """
+
+
+class RefundRequestRecord(TypedDict):
+    """A payer's request for a refund."""
+
+    address: str
+    """The address that shall receive the refund."""
+
+    address_proof: str
+    """
+    signature: the account at this address sent the money and signed the request. none: the payer only claims the
+    address, and anyone who has the link of the payment can be the sender of the request.
+    """
+
+    amount: str
+    chain: str
+    created_at: str
+    currency: NotRequired[str | None]
+    """USDC or USDT; null for a token that the service does not support."""
+
+    id: str
+    note: NotRequired[str | None]
+    """Note of the payer, if there is one. It is not checked."""
+
+    payment_id: str
+    refund_id: NotRequired[str | None]
+    """The refund, once approved."""
+
+    refund_request_id: str
+    """The same as `id`."""
+
+    status: str
+    """requested (waits for your decision), approved (see the refund) or declined."""
+
+    token_address: str
+    updated_at: str
+
+
+class RefundRequestedEvent(TypedDict):
+    """A payer asked for a refund. Only with the setting `payer_refunds`."""
+
+    amount: str
+    """The amount due, or to be sent."""
+
+    amount_received: str
+    """What was received and counted."""
+
+    chain: Literal['base', 'polygon', 'arbitrum']
+    created_at: NotRequired[str]
+    """The same as `timestamp`."""
+
+    customer_id: NotRequired[str]
+    event: Literal['refund.requested']
+    event_id: str
+    excess_received: NotRequired[str]
+    """What was received after the amount to settle was fixed."""
+
+    failure: NotRequired[str]
+    """The failure reason in words."""
+
+    failure_reason: NotRequired[Literal['expired', 'kyt_blocked', 'settlement_failed', 'cancelled', 'mismatched']]
+    id: NotRequired[str]
+    """The same as `event_id`. Absent from old events, as `created_at` and `updated_at`."""
+
+    labels: list[Literal['UNDERPAID', 'OVERPAID', 'LATE', 'MULTIPLE', 'EXCESS', 'REORGED', 'WRONG_TOKEN', 'WRONG_CHAIN', 'IN_REVIEW', 'FUNDS_BLOCKED', 'SETTLEMENT_FAILED', 'REFUND_APPROVAL', 'AUTHORIZED']]
+    merchant_id: NotRequired[str]
+    metadata: NotRequired[dict[str, Any]]
+    """As submitted."""
+
+    payment_amount: str
+    """The same as `amount`: the amount due of the payment."""
+
+    payment_id: str
+    """The id of the payment or transfer."""
+
+    psp_amount: NotRequired[str]
+    """The PSP's share, while the payment is confirmed or settled."""
+
+    reference: NotRequired[str]
+    """As submitted."""
+
+    refund_address: str
+    """The recipient, EIP-55."""
+
+    refund_address_proof: Literal['signature', 'none']
+    """signature: the account at the address sent the money and signed. none: the payer only claims the address."""
+
+    refund_amount: str
+    """The amount of the refund."""
+
+    refund_chain: Literal['base', 'polygon', 'arbitrum']
+    """The chain on which the money is."""
+
+    refund_id: NotRequired[str]
+    """The refund, if a signed request was carried out at once."""
+
+    refund_request_id: str
+    refund_request_status: Literal['requested', 'approved', 'declined']
+    """Status of the request."""
+
+    refund_token_address: str
+    """The contract of the token of the money, EIP-55."""
+
+    sequence: int
+    """Number of the event, without gaps per `payment_id` in the feed."""
+
+    status: Literal['pending', 'confirmed', 'settled', 'mismatched', 'failed', 'underpaid']
+    """Status at the time of the event."""
+
+    timestamp: str
+    """Time of the event."""
+
+    token: Literal['USDC', 'USDT']
+    treasury_fee: NotRequired[str]
+    """The service's share."""
+
+    tx_hash: NotRequired[str]
+    """The transaction of the event."""
+
+    updated_at: NotRequired[str]
+    """The same as `timestamp`: events do not change."""
 
 
 class RefundSentEvent(TypedDict):
@@ -1927,7 +2062,7 @@ class SetWebhookAnswer(TypedDict):
 class SetWebhookRequest(TypedDict):
     """Destination of events."""
 
-    events: NotRequired[list[Literal['*', 'payment.*', 'payin.*', 'payout.*', 'withdraw.*', 'refund.*', 'transfer.*', 'customer.*', 'webhook.*', 'payment.confirmed', 'payment.settled', 'payment.mismatched', 'payment.failed', 'payment.reorged', 'payin.confirmed', 'payin.settled', 'payin.settlement_failed', 'payin.failed', 'payin.mismatched', 'payin.underpaid', 'payout.pending', 'payout.sent', 'payout.failed', 'withdraw.sent', 'withdraw.failed', 'refund.sent', 'refund.failed', 'transfer.settled', 'transfer.failed', 'transfer.underpaid', 'transfer.mismatched', 'transfer.reorged', 'customer.kyc_updated', 'customer.consent_accepted', 'customer.deactivated', 'webhook.test']] | None]
+    events: NotRequired[list[Literal['*', 'payment.*', 'payin.*', 'payout.*', 'withdraw.*', 'refund.*', 'transfer.*', 'customer.*', 'webhook.*', 'payment.confirmed', 'payment.settled', 'payment.mismatched', 'payment.failed', 'payment.reorged', 'payin.confirmed', 'payin.settled', 'payin.settlement_failed', 'payin.failed', 'payin.mismatched', 'payin.underpaid', 'payout.pending', 'payout.sent', 'payout.failed', 'withdraw.sent', 'withdraw.failed', 'refund.sent', 'refund.failed', 'refund.requested', 'transfer.settled', 'transfer.failed', 'transfer.underpaid', 'transfer.mismatched', 'transfer.reorged', 'customer.kyc_updated', 'customer.consent_accepted', 'customer.deactivated', 'webhook.test']] | None]
     """
     Patterns such as `payment.*` or `payin.settled`. If absent, they stay unchanged; initially all events are sent
     except `customer.*`, which must be named.
@@ -2835,7 +2970,7 @@ class EntryList(TypedDict):
     """Number of matching entries; null with `after` or `cursor`, and if there are more than 10,000."""
 
 
-Event: TypeAlias = PaymentConfirmedEvent | PaymentSettledEvent | PaymentMismatchedEvent | PaymentFailedEvent | PaymentReorgedEvent | PayinConfirmedEvent | PayinSettledEvent | PayinSettlementFailedEvent | PayinFailedEvent | PayinMismatchedEvent | PayinUnderpaidEvent | PayoutPendingEvent | PayoutSentEvent | PayoutFailedEvent | WithdrawSentEvent | WithdrawFailedEvent | RefundSentEvent | RefundFailedEvent | TransferSettledEvent | TransferFailedEvent | TransferUnderpaidEvent | TransferMismatchedEvent | TransferReorgedEvent | CustomerKycUpdatedEvent | CustomerConsentAcceptedEvent | CustomerDeactivatedEvent
+Event: TypeAlias = PaymentConfirmedEvent | PaymentSettledEvent | PaymentMismatchedEvent | PaymentFailedEvent | PaymentReorgedEvent | PayinConfirmedEvent | PayinSettledEvent | PayinSettlementFailedEvent | PayinFailedEvent | PayinMismatchedEvent | PayinUnderpaidEvent | PayoutPendingEvent | PayoutSentEvent | PayoutFailedEvent | WithdrawSentEvent | WithdrawFailedEvent | RefundSentEvent | RefundFailedEvent | RefundRequestedEvent | TransferSettledEvent | TransferFailedEvent | TransferUnderpaidEvent | TransferMismatchedEvent | TransferReorgedEvent | CustomerKycUpdatedEvent | CustomerConsentAcceptedEvent | CustomerDeactivatedEvent
 
 
 class EventRecord(TypedDict):
@@ -3092,6 +3227,9 @@ class PaymentRecord(TypedDict):
     reference: NotRequired[str | None]
     """The PSP's own reference."""
 
+    refund_requests: list[RefundRequestRecord]
+    """Requests of payers for refunds, in the order of their arrival."""
+
     refunds: list[RefundRecord]
     required_confirmations: NotRequired[int | None]
     """Required blocks; null if `required_finality` is not blocks."""
@@ -3145,6 +3283,21 @@ class RefundList(TypedDict):
     """Number of refunds."""
 
 
+class RefundRequestList(TypedDict):
+    """A page of payers' requests for refunds."""
+
+    limit: int
+    message: str
+    next_cursor: NotRequired[str | None]
+    """Pass it as `cursor` to get the next page; null on the last page."""
+
+    offset: int
+    refund_requests: list[RefundRequestRecord]
+    """Newest first."""
+
+    total: int
+
+
 class Finality(TypedDict):
     """
     Required finality, by chain: one to three bands of ascending amounts, nowhere weaker than the chain's `least`;
@@ -3188,6 +3341,12 @@ class SettingsRequest(TypedDict):
     """
     Surplus that is excess instead of an overpayment, in basis points of the due amount; the greater of the two
     applies.
+    """
+
+    payer_refunds: NotRequired[Literal['off', 'approve', 'sender'] | None]
+    """
+    Requests of payers for a refund of late, wrong or excess money. `off`: payers cannot ask. `approve`: every request
+    waits for you. `sender`: a request that the sending account signed is carried out at once; others wait for you.
     """
 
     refund_to_sender: NotRequired[bool | None]
@@ -3464,6 +3623,12 @@ class SettingsRecord(TypedDict):
     """
     Surplus that is excess instead of an overpayment, in basis points of the due amount; the greater of the two
     applies.
+    """
+
+    payer_refunds: str
+    """
+    Requests of payers for refunds: `off`, `approve` (every request waits for you) or `sender` (signed ones are carried
+    out at once).
     """
 
     refund_to_sender: bool

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use payferry_domain::payment::OverpaymentPolicy;
+use payferry_domain::payment::{OverpaymentPolicy, PayerRefunds};
 use payferry_domain::{Amount, Chain, FeeBps, FinalityPolicy, PspId, Timestamp};
 use payferry_entities::{Database, Transaction, psps};
 use payferry_journal::audit::Actor;
@@ -50,6 +50,8 @@ pub struct PolicyChange {
     pub overpayment: Option<OverpaymentPolicy>,
     /// True if refunds without an address may go to the sender.
     pub refund_to_sender: Option<bool>,
+    /// Handling of requests of payers for a refund.
+    pub payer_refunds: Option<PayerRefunds>,
     /// True if every payment must name its customer.
     pub require_customer: Option<bool>,
     /// Transfers below this are ignored.
@@ -181,6 +183,7 @@ impl PolicyChange {
         set(&mut policies.overpayment_tolerance.bps, self.overpayment_tolerance_bps);
         set(&mut policies.overpayment, self.overpayment);
         set(&mut policies.refund_to_sender, self.refund_to_sender);
+        set(&mut policies.payer_refunds, self.payer_refunds);
         set(&mut policies.require_customer, self.require_customer);
         set(&mut policies.dust_floor, self.dust_floor);
         set(&mut policies.event_families, self.event_families);

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use payferry_domain::payment::{
     Alarm, Announcement, AuthorizationState, Command, Effect, Event, EventName, NewOperation, OperationAction,
-    OperationBody, PayerTerms, Payment, Refund, RefundLimit, RefundState, SettlementState, TransferKey, Transition,
-    Vault, ended_alarms, payload,
+    OperationBody, PayerRequest, PayerTerms, Payment, Refund, RefundLimit, RefundState, SettlementState, TransferKey,
+    Transition, Vault, ended_alarms, payload,
 };
 use payferry_domain::{Amount, DeliveryId, EndpointId, EventId, OperationId, PspId, RefundId, Timestamp};
 use payferry_entities::{
     OperationStatus, alarms, audit_log, authorizations, events, idempotency_keys, operations, payment_transitions,
-    refunds,
+    refund_requests, refunds,
 };
 
 use super::{StoreError, json, row_of};
@@ -95,6 +95,7 @@ pub fn transition_write(
             authorization: request_rows.authorization,
         },
         refunds: changed_refunds(before, payment),
+        refund_requests: changed_requests(before, payment),
         alarms: transition.effects.iter().filter_map(|effect| alarm(payment, effect)).collect(),
         ended_alarms: ended_alarms(before, payment, &transition.events),
         applied: applied(&transition.events, command),
@@ -161,6 +162,20 @@ fn changed_refunds(before: &Payment, after: &Payment) -> Vec<refunds::Model> {
         reference: refund.reference.clone(),
         status: refund.public_status().to_owned(),
         created_at: refund.requested_at.as_millis(),
+    };
+    changed.map(row).collect()
+}
+
+/// Rows of the requests for refunds that are new in `after` or have another status.
+fn changed_requests(before: &Payment, after: &Payment) -> Vec<refund_requests::Model> {
+    let state_of = |id| before.refund_requests.iter().find(|request| request.id == id).map(|request| request.state);
+    let changed = after.refund_requests.iter().filter(|request| state_of(request.id) != Some(request.state));
+    let row = |request: &PayerRequest| refund_requests::Model {
+        id: request.id.to_string(),
+        payment_id: after.id().to_string(),
+        psp_id: after.terms.psp_id.to_string(),
+        status: request.state.as_str().to_owned(),
+        created_at: request.requested_at.as_millis(),
     };
     changed.map(row).collect()
 }

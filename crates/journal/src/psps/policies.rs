@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use payferry_domain::payment::{EventName, OverpaymentPolicy};
+use payferry_domain::payment::{EventName, OverpaymentPolicy, PayerRefunds};
 use payferry_domain::{Amount, Chain, FeeBps, FinalityPolicy, Tolerance, named};
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +37,8 @@ pub struct PspPolicies {
     pub overpayment: OverpaymentPolicy,
     /// True if refunds without an address may go to the sender.
     pub refund_to_sender: bool,
+    /// Handling of requests of payers for a refund.
+    pub payer_refunds: PayerRefunds,
     /// True if every payment must name its customer.
     pub require_customer: bool,
     /// Dust floor: transfers below it are ignored.
@@ -63,6 +65,7 @@ impl Default for PspPolicies {
             overpayment_tolerance: OVERPAYMENT_TOLERANCE_DEFAULT,
             overpayment: OverpaymentPolicy::default(),
             refund_to_sender: false,
+            payer_refunds: PayerRefunds::default(),
             require_customer: false,
             dust_floor: DUST_FLOOR_DEFAULT,
             event_families: EventFamilies::default(),

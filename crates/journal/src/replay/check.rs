@@ -12,7 +12,7 @@ use crate::postings;
 /// Characters of a value in a report.
 const VALUE_CHARS_MAX: usize = 120;
 /// Fields whose values belong to the PSP or are secret. A report names the field only.
-const PRIVATE_FIELDS: [&str; 3] = ["link_token", "metadata", "reference"];
+const PRIVATE_FIELDS: [&str; 4] = ["link_token", "metadata", "note", "reference"];
 
 /// Result of one page.
 #[derive(Debug, Default)]

@@ -5,7 +5,8 @@ use payferry_domain::payment::AlarmKind;
 use payferry_entities::{
     ChainTxStatus, DeliveryStatus, OperationStatus, alarms, audit_log, authorizations, chain_cursors, chain_headers,
     chain_outages, chain_tx_attempts, chain_txs, customers, delivery_attempts, deposits, events, idempotency_keys,
-    ledger_postings, operations, payment_transitions, payments, refunds, sending_transitions, sendings, transfers,
+    ledger_postings, operations, payment_transitions, payments, refund_requests, refunds, sending_transitions,
+    sendings, transfers,
 };
 
 use payferry_nodes::Lease;
@@ -87,6 +88,8 @@ pub struct JournalTransition {
     pub consequences: Consequences,
     /// Rows of the refunds that are new or have another status.
     pub refunds: Vec<refunds::Model>,
+    /// Rows of the requests for refunds that are new or have another status.
+    pub refund_requests: Vec<refund_requests::Model>,
     /// Alarms that it raises.
     pub alarms: Vec<alarms::Model>,
     /// Kinds of alarms of the payment that end with it.

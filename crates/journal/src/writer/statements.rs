@@ -3,7 +3,8 @@
 use payferry_entities::{
     Batch, DeliveryStatus, OperationStatus, alarms, audit_log, authorizations, balances, chain_cursors, chain_headers,
     chain_outages, chain_tx_attempts, chain_txs, customers, delivery_attempts, deposits, events, idempotency_keys,
-    ledger_postings, operations, payment_transitions, payments, refunds, sending_transitions, sendings, transfers,
+    ledger_postings, operations, payment_transitions, payments, refund_requests, refunds, sending_transitions,
+    sendings, transfers,
 };
 use sea_orm::{DbBackend, DbErr, EntityTrait, IdenStatic, Iterable, ModelTrait, Value};
 
@@ -39,6 +40,7 @@ pub(super) struct Statements {
     pub(super) payments_insert: RowStatement<payments::Model>,
     pub(super) payment_transitions_insert: RowStatement<payment_transitions::Model>,
     pub(super) refunds_upsert: RowStatement<refunds::Model>,
+    pub(super) refund_requests_upsert: RowStatement<refund_requests::Model>,
     pub(super) alarms_insert: RowStatement<alarms::Model>,
     pub(super) alarms_end: RowStatement<EndedAlarm<'static>>,
     pub(super) sendings_insert: RowStatement<sendings::Model>,
@@ -196,6 +198,10 @@ impl Statements {
             payments_insert: RowStatement::insert(backend, ""),
             payment_transitions_insert: RowStatement::insert(backend, ""),
             refunds_upsert: RowStatement::insert(
+                backend,
+                "ON CONFLICT (\"id\") DO UPDATE SET \"status\" = excluded.\"status\"",
+            ),
+            refund_requests_upsert: RowStatement::insert(
                 backend,
                 "ON CONFLICT (\"id\") DO UPDATE SET \"status\" = excluded.\"status\"",
             ),

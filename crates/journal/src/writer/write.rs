@@ -173,7 +173,7 @@ impl Writer<'_> {
     async fn write_payments(&self, writes: &[&JournalWrite]) -> Result<(), DbErr> {
         let mut payments = Vec::new();
         let mut transitions = Vec::new();
-        let mut refunds = Vec::new();
+        let (mut refunds, mut requests) = (Vec::new(), Vec::new());
         let (mut alarms, mut ended) = (Vec::new(), Vec::new());
         for write in writes {
             match write {
@@ -184,6 +184,7 @@ impl Writer<'_> {
                 JournalWrite::Transition(transition) => {
                     transitions.push(&transition.transition);
                     refunds.extend(&transition.refunds);
+                    requests.extend(&transition.refund_requests);
                     alarms.extend(&transition.alarms);
                     ended.extend(transition.ended_alarms.iter().map(|kind| EndedAlarm {
                         payment_id: &transition.payment.id,
@@ -201,6 +202,7 @@ impl Writer<'_> {
         // A commit may raise an alarm again that it ends.
         self.run(&self.statements.alarms_end, &ended).await?;
         self.run(&self.statements.alarms_insert, &alarms).await?;
+        self.run(&self.statements.refund_requests_upsert, &requests).await?;
         self.run(&self.statements.refunds_upsert, &refunds).await.map(|_| ())
     }
 

@@ -3,7 +3,7 @@
 use axum::extract::Path;
 use axum::response::Response;
 use maud::{Markup, html};
-use payferry_domain::payment::{AuthorizationEnd, Decision, Event, Payment, TransferKey, TransferToken};
+use payferry_domain::payment::{AddressProof, AuthorizationEnd, Decision, Event, Payment, TransferKey, TransferToken};
 use payferry_domain::{Amount, Chain, PaymentId, Timestamp};
 use payferry_entities::{DeliveryStatus, OperationStatus};
 use payferry_evm::wallet::checksummed;
@@ -410,6 +410,20 @@ fn entry_of(event: &Event, chain: Chain) -> TimelineEntry {
                 @if refund.awaits_approval() { "; above the limit, waits for approval" }
             },
         ),
+        Event::RefundAsked { request } => with(
+            Tone::Idle,
+            html! { "Refund of " (request.amount) " requested by a payer" },
+            html! {
+                "to " (on_chain(chain, &request.to.to_string()))
+                @match request.proof {
+                    AddressProof::Signature => ", which signed and sent the money",
+                    AddressProof::Claimed => "; the payer only claims this address",
+                }
+            },
+        ),
+        Event::RefundRequestDeclined { request_id, .. } => {
+            with(Tone::Idle, html! { "Request for a refund declined by the PSP" }, html! { span.mono { (request_id) } })
+        }
         Event::RefundApproved { refund_id, .. } => {
             with(Tone::Idle, html! { "Refund approved by the operator" }, html! { span.mono { (refund_id) } })
         }

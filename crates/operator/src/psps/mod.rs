@@ -11,7 +11,7 @@ use payferry_accounts::tenants::{
     self, DEFAULT_WORD, LimitChange, Name, OwnOrDefault, PolicyChange, PspRecord, Slice, TenantError,
 };
 use payferry_actors::chains::Chains;
-use payferry_domain::payment::OverpaymentPolicy;
+use payferry_domain::payment::{OverpaymentPolicy, PayerRefunds};
 use payferry_domain::{Amount, Chain, FeeBps, PspId, Timestamp};
 use payferry_entities::Transaction;
 use payferry_httpkit::extract::Field as _;
@@ -119,6 +119,9 @@ record! {
         #[schema(value_type = String)]
         overpayment: OverpaymentPolicy = policies.overpayment,
         refund_to_sender: bool = policies.refund_to_sender,
+        /// off, approve or sender.
+        #[schema(value_type = String)]
+        payer_refunds: PayerRefunds = policies.payer_refunds,
         require_customer: bool = policies.require_customer,
         dust_floor: String = policies.dust_floor.to_string(),
         /// both, payment or payin.

@@ -26,8 +26,11 @@ const OVERPAYMENT: [(&str, &str); 3] =
 const EVENT_FAMILIES: [(&str, &str); 3] =
     [("both", "payment.* and payin.*"), ("payment", "payment.* only"), ("payin", "payin.* only")];
 
+const PAYER_REFUNDS: [(&str, &str); 3] =
+    [("off", "not offered"), ("approve", "the PSP decides"), ("sender", "signed ones at once")];
+
 /// Fields of a PSP, named as in the API.
-const PSP_FIELDS: [(&str, Sort); 14] = [
+const PSP_FIELDS: [(&str, Sort); 15] = [
     ("name", Sort::Text),
     ("fee_bps", Sort::Whole),
     ("tolerance", Sort::Text),
@@ -36,6 +39,7 @@ const PSP_FIELDS: [(&str, Sort); 14] = [
     ("overpayment_tolerance_bps", Sort::Whole),
     ("overpayment", Sort::Text),
     ("refund_to_sender", Sort::Box),
+    ("payer_refunds", Sort::Text),
     ("require_customer", Sort::Box),
     ("dust_floor", Sort::Text),
     ("event_families", Sort::Text),
@@ -224,6 +228,7 @@ fn policies_form(here: &str, filled: &Filled) -> Markup {
                 (filled.whole("overpayment_tolerance_bps", "or basis points, if higher", "10", 0, BPS_MAX))
                 (filled.line("dust_floor", "Ignore transfers below", "0.001", true))
                 (filled.choice("event_families", "Event names", &EVENT_FAMILIES))
+                (filled.choice("payer_refunds", "Refunds that payers request", &PAYER_REFUNDS))
                 (filled.line("send_max", "Maximum per send", "default", true))
                 (filled.line("send_daily_max", "Maximum sent per day and token", "default", true))
                 (filled.line("refund_elsewhere_daily_max", "Refunds not to the payer, per day and token", "default", true))
@@ -247,6 +252,7 @@ pub(super) fn policies_of(psp: &PspRecord) -> Filled {
         ("overpayment_tolerance_bps", policies.overpayment_tolerance.bps.to_string()),
         ("overpayment", overpayment(policies.overpayment).0.to_owned()),
         ("refund_to_sender", ticked(policies.refund_to_sender)),
+        ("payer_refunds", policies.payer_refunds.as_str().to_owned()),
         ("require_customer", ticked(policies.require_customer)),
         ("dust_floor", policies.dust_floor.to_string()),
         ("event_families", policies.event_families.as_str().to_owned()),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use payferry_accounts::tenants::{DEFAULT_WORD, OwnOrDefault, PolicyChange};
 use payferry_actors::chains::Chains;
 use payferry_domain::money::{AMOUNT_MAX, AmountError};
-use payferry_domain::payment::OverpaymentPolicy;
+use payferry_domain::payment::{OverpaymentPolicy, PayerRefunds};
 use payferry_domain::{Amount, Chain, Finality, FinalityPolicy};
 use payferry_httpkit::extract::field::{optional, required};
 use payferry_httpkit::extract::{Components, Field, RequestBody as _, closed};
@@ -39,6 +39,9 @@ request! {
         overpayment: Option<OverpaymentPolicy> = optional(OVERPAYMENT).example("accept"),
         /// True if refunds without an address may go to the sender.
         refund_to_sender: Option<bool> = optional(rule::flag()),
+        /// Requests of payers for a refund of late, wrong or excess money. `off`: payers cannot ask. `approve`: every request
+        /// waits for you. `sender`: a request that the sending account signed is carried out at once; others wait for you.
+        payer_refunds: Option<PayerRefunds> = optional(rule::name::<PayerRefunds>()).example("approve"),
         /// True if every payment must name its customer.
         require_customer: Option<bool> = optional(rule::flag()),
         /// Transfers below this are ignored; at most 1.
@@ -75,6 +78,7 @@ impl PolicyFields {
             overpayment_tolerance_bps: self.overpayment_tolerance_bps,
             overpayment: self.overpayment,
             refund_to_sender: self.refund_to_sender,
+            payer_refunds: self.payer_refunds,
             require_customer: self.require_customer,
             dust_floor: self.dust_floor,
             event_families: self.event_families,

@@ -5,6 +5,7 @@
 
 mod authorization;
 mod judge;
+mod payer_request;
 mod refund;
 
 use super::command::{Command, Rejection, TransferFinality};
@@ -49,6 +50,8 @@ pub fn decide(payment: &Payment, command: &Command, now: Timestamp) -> Result<Ve
         Command::Cancel => cancel(payment, now)?,
         Command::Accept { expected_received } => accept(payment, *expected_received, now)?,
         Command::RequestRefund(order) => refund::request(payment, order, now)?,
+        Command::AskRefund(ask) => payer_request::ask(payment, ask, now)?,
+        Command::DeclineRefundRequest { request_id } => payer_request::decline(payment, *request_id, now)?,
         Command::DecideRefund { refund_id, approve } => refund::decide(payment, *refund_id, *approve, now)?,
         Command::ScreenRefund { refund_id, verdict } => refund::screen(payment, *refund_id, verdict, now)?,
         Command::CompleteRefund { refund_id, revision, tx_hash } => {

@@ -2,6 +2,7 @@
 
 use crate::chain::{Address, Hash32};
 use crate::ids::RefundId;
+use crate::ledger::Asset;
 use crate::money::Amount;
 use crate::payment::command::{RefundOrder, Rejection};
 use crate::payment::event::Event;
@@ -21,8 +22,16 @@ struct Share {
     withdraws_settlement: bool,
 }
 
-/// Accepts a refund and reserves its amount. A repeated request changes nothing.
+/// Accepts a refund of a person or of the service. A refund of a payer needs a request (`payer_request`).
 pub(super) fn request(payment: &Payment, request: &RefundOrder, now: Timestamp) -> Result<Vec<Event>, Rejection> {
+    if payment.refunds.iter().all(|refund| refund.id != request.id) {
+        super::payer_request::check_answer(payment, request)?;
+    }
+    accept(payment, request, now)
+}
+
+/// Accepts a refund and reserves its amount. A repeated request changes nothing.
+pub(super) fn accept(payment: &Payment, request: &RefundOrder, now: Timestamp) -> Result<Vec<Event>, Rejection> {
     if let Some(known) = payment.refunds.iter().find(|refund| refund.id == request.id) {
         let same = request.amount.is_none_or(|amount| amount == known.amount)
             && request.to.is_none_or(|to| to == known.to)
@@ -56,9 +65,9 @@ fn limit(payment: &Payment, request: &RefundOrder, to: Address) -> RefundLimit {
     let is_back = request.plain == Some(to) && payment.sole_sender(asset) == Some(to);
     match request.by {
         Requester::Operator | Requester::Schedule => RefundLimit::None,
-        Requester::Psp if is_back => RefundLimit::None,
-        Requester::Psp if request.hold => RefundLimit::Approval,
-        Requester::Psp => RefundLimit::Elsewhere,
+        Requester::Psp | Requester::Payer if is_back => RefundLimit::None,
+        Requester::Psp | Requester::Payer if request.hold => RefundLimit::Approval,
+        Requester::Psp | Requester::Payer => RefundLimit::Elsewhere,
     }
 }
 
@@ -147,9 +156,14 @@ fn from_either_vault(requested: Option<Amount>, in_wallet: Amount, net: Amount) 
 fn recipient(payment: &Payment, request: &RefundOrder) -> Result<Address, Rejection> {
     let sender = || if request.funds == Funds::Received { sole_sender(payment) } else { None };
     let to = request.to.or_else(sender).ok_or(Rejection::RefundAddressRequired)?;
-    let token = request.asset.map_or(payment.terms.token_address, |asset| asset.address);
+    check_recipient(payment, to, request.asset).map(|()| to)
+}
+
+/// Refuses addresses that cannot receive this token.
+pub(super) fn check_recipient(payment: &Payment, to: Address, asset: Option<Asset>) -> Result<(), Rejection> {
+    let token = asset.map_or(payment.terms.token_address, |asset| asset.address);
     let useless = [Address([0; 20]), payment.terms.wallet, payment.terms.token_address, token];
-    if useless.contains(&to) { Err(Rejection::RefundAddressInvalid) } else { Ok(to) }
+    if useless.contains(&to) { Err(Rejection::RefundAddressInvalid) } else { Ok(()) }
 }
 
 /// Returns the single plain account that sent everything, if the PSP allows refunds to senders.

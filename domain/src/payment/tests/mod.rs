@@ -8,6 +8,7 @@ mod ledger;
 mod many_at_once;
 mod money_back;
 mod oracle;
+mod payer_requests;
 mod properties;
 mod refund_limits;
 mod reorganised;
@@ -43,6 +44,10 @@ pub(super) fn cases(cases: u32) -> ProptestConfig {
 
 pub(super) fn refund_id(n: u128) -> RefundId {
     RefundId::from_ulid(Ulid(n + 1_000))
+}
+
+pub(super) fn request_id(n: u128) -> RefundRequestId {
+    RefundRequestId::from_ulid(Ulid(n + 2_000))
 }
 
 /// A request for refund `n`, to `ELSEWHERE`.

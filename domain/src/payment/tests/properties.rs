@@ -58,7 +58,24 @@ fn wish() -> impl Strategy<Value = Command> {
         }),
         2 => requester.prop_map(|by| Command::RetrySettlement { by }),
         2 => taking_in(),
+        4 => payer_wish(),
     ]
+}
+
+/// Requests of payers, and decisions about them.
+fn payer_wish() -> impl Strategy<Value = Command> {
+    let id = || (1..6u128).prop_map(request_id);
+    let text = prop::sample::select(vec!["0.5", "1", "2", "3", "10"]);
+    let (to, proof) = (prop::sample::select(vec![PAYER, ELSEWHERE]), prop::sample::select(AddressProof::ALL.to_vec()));
+    let elsewhere =
+        prop::bool::weighted(0.3).prop_map(|is| is.then_some(Asset { chain: Chain::Polygon, address: USDC }));
+    let ask = (id(), text, to, elsewhere, proof, prop::bool::ANY, prop::bool::ANY);
+    let asks = ask.prop_map(|(id, text, to, asset, proof, at_once, hold)| {
+        let plain = (proof == AddressProof::Signature).then_some(to);
+        let amount = amount(text);
+        Command::AskRefund(Box::new(RefundAsk { id, amount, to, asset, proof, at_once, plain, hold, note: None }))
+    });
+    prop_oneof![5 => asks, 1 => id().prop_map(|request_id| Command::DeclineRefundRequest { request_id })]
 }
 
 fn outcome() -> impl Strategy<Value = Command> {
@@ -121,12 +138,14 @@ pub(super) fn any_terms() -> impl Strategy<Value = Terms> {
         FinalityPolicy::sandbox(),
         FinalityPolicy { small_below: amount("11"), ..FinalityPolicy::default_for(Chain::Base) },
     ]);
+    let payer_refunds = prop::sample::select(PayerRefunds::ALL.to_vec());
     let base = prop_oneof![4 => Just(terms()), 1 => Just(terms_of_choice())];
-    (base, policy, finality, prop::bool::ANY, 0..3_000u16, 0..3i64).prop_map(
-        |(base, overpayment, finality, refund_to_sender, fee, absolute)| Terms {
+    (base, policy, finality, (prop::bool::ANY, payer_refunds), 0..3_000u16, 0..3i64).prop_map(
+        |(base, overpayment, finality, (refund_to_sender, payer_refunds), fee, absolute)| Terms {
             overpayment,
             finality,
             refund_to_sender,
+            payer_refunds,
             fee_bps: FeeBps::new(fee).unwrap(),
             tolerance: Tolerance { absolute: Amount::from_tokens(absolute), bps: 0 },
             ..base
@@ -142,6 +161,8 @@ fn is_fact(command: &Command) -> bool {
             | Command::Accept { .. }
             | Command::RequestRefund(_)
             | Command::DecideRefund { .. }
+            | Command::AskRefund(_)
+            | Command::DeclineRefundRequest { .. }
             | Command::TakeIn { .. }
     ) && !matches!(command, Command::RetrySettlement { by } if *by != Requester::Schedule)
         && !matches!(command, Command::ScreenTransfer { verdict, .. } | Command::ScreenRefund { verdict, .. } if verdict.by_operator)
@@ -154,6 +175,9 @@ fn follows(before: &Payment, step: &Transition, command: &Command) {
     for (old, new) in before.refunds.iter().zip(&after.refunds) {
         let same = (old.id, old.amount, old.to, old.source, old.funds, old.operation);
         assert_eq!(same, (new.id, new.amount, new.to, new.source, new.funds, new.operation), "refunds never change");
+    }
+    if let Command::AskRefund(ask) = command {
+        asked(before, step, ask);
     }
     if let Command::TakeIn { observed } = command {
         let (known, listed) = after.transfers.split_at(before.transfers.len());
@@ -213,6 +237,36 @@ fn follows(before: &Payment, step: &Transition, command: &Command) {
     for announcement in &step.announcements {
         let body = payload(after, announcement, EventId::from_ulid(Ulid(1))).unwrap();
         assert!(body.contains(announcement.name.as_str()), "{notified:?}: {body}");
+    }
+}
+
+/// A request of a payer moves nothing that another rule may use, and no more than the account sent.
+fn asked(before: &Payment, step: &Transition, ask: &RefundAsk) {
+    let after = &step.payment;
+    assert_eq!(after.refund_requests.len(), before.refund_requests.len() + 1);
+    assert!(ask.amount <= before.returnable_in(ask.asset), "within the limit");
+    assert_ne!(before.terms.payer_refunds, PayerRefunds::Off);
+    let is_carried_out = after.refunds.len() > before.refunds.len();
+    assert_eq!(is_carried_out, ask.at_once && ask.proof == AddressProof::Signature);
+    let settled = |payment: &Payment| payment.settlement.as_deref().map(|it| (it.state, it.amount));
+    assert_eq!((settled(before), before.status), (settled(after), after.status), "no settlement is withdrawn");
+    assert!(step.postings.is_empty() && step.operations.is_empty(), "no money moves before screening");
+    if ask.proof == AddressProof::Signature {
+        let from = |t: &&Transfer| {
+            t.from == ask.to
+                && t.status == TransferStatus::Final
+                && after.asset_of(t) == ask.asset.unwrap_or(after.asset())
+        };
+        let sent: Amount = after.transfers.iter().filter(from).map(|t| t.amount).sum();
+        let to_it = |r: &&Refund| {
+            r.requested_by == Requester::Payer
+                && r.to == ask.to
+                && r.asset == ask.asset
+                && r.state != RefundState::Failed
+        };
+        let back: Amount = after.refunds.iter().filter(to_it).map(|refund| refund.amount).sum();
+        let is_upset = after.labels.contains(Label::Reorged);
+        assert!(is_upset || back <= sent, "{back} of {sent}");
     }
 }
 

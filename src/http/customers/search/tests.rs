@@ -224,7 +224,14 @@ async fn a_database_with_customers_is_migrated() {
     insert(database.writer(), &rows).await;
     assert_eq!(
         migrate(&database.long_timeout()).await.unwrap(),
-        ["m0004_customer_search", "m0005_console", "m0006_left_nodes", "m0007_traces", "m0008_checkout"]
+        [
+            "m0004_customer_search",
+            "m0005_console",
+            "m0006_left_nodes",
+            "m0007_traces",
+            "m0008_checkout",
+            "m0009_refund_requests"
+        ]
     );
     for psp_id in psps {
         let owner = psp_id.to_string();

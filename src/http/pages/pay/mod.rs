@@ -17,8 +17,8 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::sse::Event;
 use axum::response::{IntoResponse, Redirect, Response};
-use payferry_domain::CommandError;
 use payferry_domain::payment::{Command, Payment};
+use payferry_domain::{Chain, CommandError};
 use payferry_entities::payments::{Column, Entity};
 use payferry_httpkit::limits::network_prefix;
 use payferry_httpkit::live::StreamOwner;
@@ -33,14 +33,19 @@ use crate::http::payments::authorize::{AuthorizationRequest, accept};
 use crate::http::state::AppState;
 
 use brand::Brand;
-use texts::Language;
+pub(super) use texts::Language;
 use view::Frame;
+
+/// The chain's name in wallets.
+pub(super) fn chain_name(chain: Chain) -> &'static str {
+    scene::chain_name(chain)
+}
 
 /// Upper bound for a token's length in characters; real tokens are shorter.
 const TOKEN_CHARS_MAX: usize = 128;
 
 /// A request that is within the limit of its address, or its refusal.
-type Admitted = Result<ScriptAdmitted, ApiError>;
+pub(super) type Admitted = Result<ScriptAdmitted, ApiError>;
 
 /// The page.
 pub(in crate::http) async fn serve(
@@ -122,7 +127,8 @@ pub(in crate::http) async fn authorize(
     Answer::accepted(&json!({"message": "Authorization accepted", "state": state}))
 }
 
-async fn find(app: &AppState, token: Result<Path<String>, PathRejection>) -> Result<Payment, ApiError> {
+/// The payment of a link.
+pub(super) async fn find(app: &AppState, token: Result<Path<String>, PathRejection>) -> Result<Payment, ApiError> {
     // A path that is not UTF-8 contains no token.
     let token = token.map_or_else(|_| String::new(), |Path(token)| token);
     let spelled = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
@@ -140,7 +146,8 @@ fn answer(language: Language, answered: Result<Response, ApiError>) -> Response 
     response
 }
 
-fn failure(language: Language, error: &ApiError) -> Response {
+/// A failure as a page for people.
+pub(super) fn failure(language: Language, error: &ApiError) -> Response {
     let texts = language.texts();
     let said = match error.status() {
         StatusCode::NOT_FOUND => texts.not_found,

@@ -20,6 +20,7 @@ use super::qr;
 use super::scene::{Scene, Step, chain_name, may_choose, money};
 use super::texts::{Contact, Language, Texts};
 use crate::http::live::is_over;
+use crate::http::pages::refund::offers_refund;
 use crate::http::payments::authorize::typed_data;
 use crate::http::payments::{Addresses, chain_id, progress};
 use crate::http::state::{AppShared, Environment};
@@ -110,6 +111,9 @@ pub(super) fn content(app: &AppShared, payment: &Payment, frame: &Frame) -> Mark
             p #foot {
                 @if !is_over(payment) { span #link role="presentation" {} " " }
                 a href="" { (texts.reload) }
+                @if offers_refund(payment) {
+                    " " a #refund href={ (app.magic_link(&payment.terms.link_token)) "/refund" } { (texts.get_money_back) }
+                }
             }
         }
     }
@@ -156,8 +160,10 @@ impl View<'_> {
         let open =
             terms.offered().iter().map(|offer| offer.chain).filter(|chain| self.app.system.takes_payments_on(*chain));
         html! {
-            form #choice.buttons method="post" action={ "/pay/" (terms.link_token) "/chain" } aria-label=(texts.choose.0) {
-                @for chain in open { button.main name="chain" value=(chain) { ((texts.choose_chain)(chain_name(chain))) } }
+            section #choice {
+                form.buttons method="post" action={ "/pay/" (terms.link_token) "/chain" } aria-label=(texts.choose.0) {
+                    @for chain in open { button.main name="chain" value=(chain) { ((texts.choose_chain)(chain_name(chain))) } }
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use payferry_domain::customer::KycStatus;
 use payferry_domain::outbound::{OutboundKind, OutboundStatus};
-use payferry_domain::payment::Status;
+use payferry_domain::payment::{RefundRequestState, Status};
 use payferry_entities::{CheckStatus, EndpointStatus, refunds, sendings};
 use sea_orm::{DbBackend, Statement};
 
@@ -70,11 +70,12 @@ async fn allowed(env: &Env, table: &str, column: &str) -> Vec<String> {
 #[tokio::test]
 async fn states_are_those_of_the_enums() {
     let env = env().await;
-    let sets: [(&str, &str, Vec<&str>); 12] = [
+    let sets: [(&str, &str, Vec<&str>); 13] = [
         ("payments", "status", Status::ALL.map(Status::as_str).to_vec()),
         ("payments", "purpose", vec!["payin", "transfer"]),
         ("transfers", "presence", vec!["present", "orphaned"]),
         ("refunds", "status", vec!["pending_approval", "pending", "sent", "failed"]),
+        ("refund_requests", "status", RefundRequestState::ALL.map(RefundRequestState::as_str).to_vec()),
         ("sendings", "kind", OutboundKind::ALL.map(OutboundKind::as_str).to_vec()),
         ("sendings", "status", OutboundStatus::ALL.map(OutboundStatus::as_str).to_vec()),
         ("customers", "kyc_status", KycStatus::ALL.map(KycStatus::as_str).to_vec()),

@@ -288,6 +288,7 @@ fn transition(before: &payments::Model, announced: i64) -> JournalTransition {
         payment,
         consequences: Consequences { announcements, ..Consequences::default() },
         refunds: Vec::new(),
+        refund_requests: Vec::new(),
         alarms: Vec::new(),
         ended_alarms: Vec::new(),
         applied: Vec::new(),

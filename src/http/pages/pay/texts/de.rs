@@ -185,6 +185,7 @@ pub(super) static TEXTS: Texts = Texts {
     confirmations: |have, required| format!("{have} von {required} Bestätigungen"),
     waits_for_finality: "wartet auf die Endgültigkeit in der Blockchain",
     reload: "Neu laden, um den neuesten Stand zu sehen.",
+    get_money_back: "Geld zurückfordern",
     return_to: |name| format!("Zurück zu {name}"),
 
     choose_chain: |chain| format!("Auf {chain} zahlen"),

@@ -166,6 +166,7 @@ pub(super) static TEXTS: Texts = Texts {
     confirmations: |have, required| format!("{have} of {required} confirmations"),
     waits_for_finality: "waiting for finality on the chain",
     reload: "Reload to see the latest.",
+    get_money_back: "Get money back",
     return_to: |name| format!("Return to {name}"),
 
     choose_chain: |chain| format!("Pay on {chain}"),

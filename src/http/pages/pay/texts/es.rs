@@ -177,6 +177,7 @@ pub(super) static TEXTS: Texts = Texts {
     confirmations: |have, required| format!("{have} de {required} confirmaciones"),
     waits_for_finality: "a la espera de que sea definitivo en la cadena de bloques",
     reload: "Recargue la página para ver el estado actual.",
+    get_money_back: "Recuperar el dinero",
     return_to: |name| format!("Volver a {name}"),
 
     choose_chain: |chain| format!("Pagar en {chain}"),

@@ -175,6 +175,7 @@ pub(super) static TEXTS: Texts = Texts {
     confirmations: |have, required| format!("{have} confirmations sur {required}"),
     waits_for_finality: "en attente du caractère définitif sur la blockchain",
     reload: "Actualisez la page pour voir l’état actuel.",
+    get_money_back: "Récupérer l’argent",
     return_to: |name| format!("Retour vers {name}"),
 
     choose_chain: |chain| format!("Payer sur {chain}"),

@@ -153,6 +153,7 @@ pub(super) static TEXTS: Texts = Texts {
     confirmations: |have, required| format!("承認 {have}／{required}"),
     waits_for_finality: "チェーン上での確定を待っています",
     reload: "再読み込みして最新の状態を表示する",
+    get_money_back: "返金を依頼する",
     return_to: |name| format!("{name} に戻る"),
 
     choose_chain: |chain| format!("{chain} で支払う"),

@@ -180,6 +180,8 @@ pub(super) struct Texts {
     pub(super) confirmations: fn(u64, u64) -> String,
     pub(super) waits_for_finality: &'static str,
     pub(super) reload: &'static str,
+    /// The link to the page on which payers ask for refunds.
+    pub(super) get_money_back: &'static str,
     /// The name of the merchant or the PSP.
     pub(super) return_to: With,
 

@@ -169,6 +169,7 @@ pub(super) static TEXTS: Texts = Texts {
     confirmations: |have, required| format!("{have} de {required} confirmações"),
     waits_for_finality: "aguardando a blockchain torná-lo definitivo",
     reload: "Recarregue a página para ver o estado atual.",
+    get_money_back: "Receber o dinheiro de volta",
     return_to: |name| format!("Voltar para {name}"),
 
     choose_chain: |chain| format!("Pagar em {chain}"),
