@@ -10,7 +10,7 @@ use std::time::Duration;
 use payferry_domain::outbound::{self, OutboundId};
 use payferry_domain::payment;
 use payferry_domain::{PaymentId, Timestamp};
-use payferry_runtime::observe::{ActorFailure, ActorFigures, ActorKind, Mailbox, NodeState};
+use payferry_runtime::observe::{ActorFailure, ActorFigures, ActorKind, ActorMessages, Mailbox, NodeState};
 use ractor::RpcReplyPort;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
@@ -62,6 +62,9 @@ pub struct ActorView<E> {
     /// Measurements since then.
     #[serde(flatten)]
     pub figures: ActorFigures,
+    /// Messages since then, by name, and the last ones; `None` if the actor is not running, or so many others are that its
+    /// messages are not kept.
+    pub handled: Option<ActorMessages>,
     /// Restarts, as far as they are recorded.
     pub restarts: u64,
     /// Last failure, as far as it is recorded.
@@ -144,11 +147,12 @@ impl System {
             Some(actor) => (Some(actor.actor_metrics().since().into()), actor.actor_metrics().figures()),
             None => (None, ActorFigures::default()),
         };
+        let handled = actor.as_ref().and_then(|actor| actor.actor_metrics().messages());
         let memory = match &actor {
             Some(actor) => ask(actor, Message::Observe).await,
             None => None,
         };
-        Some(ActorView { id: id.into(), state, since, figures, restarts, last_failure, quarantined, memory })
+        Some(ActorView { id: id.into(), state, since, figures, handled, restarts, last_failure, quarantined, memory })
     }
 
     /// The tree: every permanent actor by name; payments, payouts and withdrawals only as counts.

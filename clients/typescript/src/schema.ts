@@ -1471,7 +1471,7 @@ export interface components {
             /** @example https://engines.example */
             website_url?: string | null;
         };
-        /** @description A candidate chain of `best`. */
+        /** @description A candidate chain. */
         ChainCandidateRecord: {
             chain: string;
             /** @description True if it was chosen. */
@@ -2307,7 +2307,7 @@ export interface components {
              * @example best
              * @enum {string}
              */
-            chain: "base" | "polygon" | "arbitrum" | "best";
+            chain: "base" | "polygon" | "arbitrum" | "best" | "payer";
             /**
              * @description The token.
              * @example USDC
@@ -2441,8 +2441,11 @@ export interface components {
              * @example 10.00
              */
             amount_received: string;
-            /** @enum {string} */
-            chain: "base" | "polygon" | "arbitrum";
+            /**
+             * @description Absent until the payer has chosen it.
+             * @enum {string}
+             */
+            chain?: "base" | "polygon" | "arbitrum";
             /**
              * Format: date-time
              * @description The same as `timestamp`.
@@ -2519,8 +2522,11 @@ export interface components {
              * @example 10.00
              */
             amount_received: string;
-            /** @enum {string} */
-            chain: "base" | "polygon" | "arbitrum";
+            /**
+             * @description Absent until the payer has chosen it.
+             * @enum {string}
+             */
+            chain?: "base" | "polygon" | "arbitrum";
             /**
              * Format: date-time
              * @description The same as `timestamp`.
@@ -2597,8 +2603,11 @@ export interface components {
              * @example 10.00
              */
             amount_received: string;
-            /** @enum {string} */
-            chain: "base" | "polygon" | "arbitrum";
+            /**
+             * @description Absent until the payer has chosen it.
+             * @enum {string}
+             */
+            chain?: "base" | "polygon" | "arbitrum";
             /**
              * Format: date-time
              * @description The same as `timestamp`.
@@ -2675,8 +2684,11 @@ export interface components {
              * @example 10.00
              */
             amount_received: string;
-            /** @enum {string} */
-            chain: "base" | "polygon" | "arbitrum";
+            /**
+             * @description Absent until the payer has chosen it.
+             * @enum {string}
+             */
+            chain?: "base" | "polygon" | "arbitrum";
             /**
              * Format: date-time
              * @description The same as `timestamp`.
@@ -2753,8 +2765,11 @@ export interface components {
              * @example 10.00
              */
             amount_received: string;
-            /** @enum {string} */
-            chain: "base" | "polygon" | "arbitrum";
+            /**
+             * @description Absent until the payer has chosen it.
+             * @enum {string}
+             */
+            chain?: "base" | "polygon" | "arbitrum";
             /**
              * Format: date-time
              * @description The same as `timestamp`.
@@ -2831,8 +2846,11 @@ export interface components {
              * @example 10.00
              */
             amount_received: string;
-            /** @enum {string} */
-            chain: "base" | "polygon" | "arbitrum";
+            /**
+             * @description Absent until the payer has chosen it.
+             * @enum {string}
+             */
+            chain?: "base" | "polygon" | "arbitrum";
             /**
              * Format: date-time
              * @description The same as `timestamp`.
@@ -2909,8 +2927,11 @@ export interface components {
              * @example 10.00
              */
             amount_received: string;
-            /** @enum {string} */
-            chain: "base" | "polygon" | "arbitrum";
+            /**
+             * @description Absent until the payer has chosen it.
+             * @enum {string}
+             */
+            chain?: "base" | "polygon" | "arbitrum";
             /**
              * Format: date-time
              * @description The same as `timestamp`.
@@ -3082,8 +3103,11 @@ export interface components {
              * @example 10.00
              */
             amount_received: string;
-            /** @enum {string} */
-            chain: "base" | "polygon" | "arbitrum";
+            /**
+             * @description Absent until the payer has chosen it.
+             * @enum {string}
+             */
+            chain?: "base" | "polygon" | "arbitrum";
             /**
              * Format: date-time
              * @description The same as `timestamp`.
@@ -3196,8 +3220,11 @@ export interface components {
              * @example 10.00
              */
             amount_received: string;
-            /** @enum {string} */
-            chain: "base" | "polygon" | "arbitrum";
+            /**
+             * @description Absent until the payer has chosen it.
+             * @enum {string}
+             */
+            chain?: "base" | "polygon" | "arbitrum";
             /**
              * Format: date-time
              * @description The same as `timestamp`.
@@ -3274,9 +3301,9 @@ export interface components {
             /** @description Amount counted at or before confirmation; does not change after it. */
             amount_received: string;
             authorization?: components["schemas"]["AuthorizationRecord"] | null;
-            /** @description The chain on which the payment is due. */
-            chain: string;
-            /** @description With `best`: the candidate chains. */
+            /** @description The chain on which the payment is due. Null until the payer has chosen it. */
+            chain?: string | null;
+            /** @description With `best` and `payer`: the candidate chains. */
             chain_candidates?: components["schemas"]["ChainCandidateRecord"][] | null;
             /**
              * Format: int64
@@ -3348,8 +3375,8 @@ export interface components {
              */
             status: string;
             status_history: components["schemas"]["HistoryRecord"][];
-            /** @description The token's contract. Transfers of other contracts do not count. */
-            token_address: string;
+            /** @description The token's contract. Transfers of other contracts do not count. Null until the payer has chosen the chain. */
+            token_address?: string | null;
             transfers: components["schemas"]["TransferRecord"][];
             /** Format: date-time */
             updated_at: string;
@@ -3366,8 +3393,11 @@ export interface components {
              * @example 10.00
              */
             amount_received: string;
-            /** @enum {string} */
-            chain: "base" | "polygon" | "arbitrum";
+            /**
+             * @description Absent until the payer has chosen it.
+             * @enum {string}
+             */
+            chain?: "base" | "polygon" | "arbitrum";
             /**
              * Format: date-time
              * @description The same as `timestamp`.
@@ -3444,8 +3474,11 @@ export interface components {
              * @example 10.00
              */
             amount_received: string;
-            /** @enum {string} */
-            chain: "base" | "polygon" | "arbitrum";
+            /**
+             * @description Absent until the payer has chosen it.
+             * @enum {string}
+             */
+            chain?: "base" | "polygon" | "arbitrum";
             /**
              * Format: date-time
              * @description The same as `timestamp`.
@@ -3842,8 +3875,11 @@ export interface components {
              * @example 10.00
              */
             amount_received: string;
-            /** @enum {string} */
-            chain: "base" | "polygon" | "arbitrum";
+            /**
+             * @description Absent until the payer has chosen it.
+             * @enum {string}
+             */
+            chain?: "base" | "polygon" | "arbitrum";
             /**
              * Format: date-time
              * @description The same as `timestamp`.
@@ -4213,8 +4249,11 @@ export interface components {
              * @example 10.00
              */
             amount_received: string;
-            /** @enum {string} */
-            chain: "base" | "polygon" | "arbitrum";
+            /**
+             * @description Absent until the payer has chosen it.
+             * @enum {string}
+             */
+            chain?: "base" | "polygon" | "arbitrum";
             /**
              * Format: date-time
              * @description The same as `timestamp`.
@@ -5083,7 +5122,7 @@ export interface components {
              * @example best
              * @enum {string}
              */
-            chain: "base" | "polygon" | "arbitrum" | "best";
+            chain: "base" | "polygon" | "arbitrum" | "best" | "payer";
             /**
              * @description The token.
              * @example USDC

@@ -108,7 +108,7 @@ class BulkRedeliverAnswer(TypedDict):
 
 
 class ChainCandidateRecord(TypedDict):
-    """A candidate chain of `best`."""
+    """A candidate chain."""
 
     chain: str
     chosen: bool
@@ -510,7 +510,7 @@ class InitiateRequest(TypedDict):
     amount: str
     """A decimal string, 0.01 to 1,000,000, at most 6 decimals."""
 
-    chain: Literal['base', 'polygon', 'arbitrum', 'best']
+    chain: Literal['base', 'polygon', 'arbitrum', 'best', 'payer']
     """`best`: the service chooses."""
 
     currency: Literal['USDC', 'USDT']
@@ -629,7 +629,9 @@ class PayinConfirmedEvent(TypedDict):
     amount_received: str
     """What was received and counted."""
 
-    chain: Literal['base', 'polygon', 'arbitrum']
+    chain: NotRequired[Literal['base', 'polygon', 'arbitrum']]
+    """Absent until the payer has chosen it."""
+
     created_at: NotRequired[str]
     """The same as `timestamp`."""
 
@@ -687,7 +689,9 @@ class PayinFailedEvent(TypedDict):
     amount_received: str
     """What was received and counted."""
 
-    chain: Literal['base', 'polygon', 'arbitrum']
+    chain: NotRequired[Literal['base', 'polygon', 'arbitrum']]
+    """Absent until the payer has chosen it."""
+
     created_at: NotRequired[str]
     """The same as `timestamp`."""
 
@@ -745,7 +749,9 @@ class PayinMismatchedEvent(TypedDict):
     amount_received: str
     """What was received and counted."""
 
-    chain: Literal['base', 'polygon', 'arbitrum']
+    chain: NotRequired[Literal['base', 'polygon', 'arbitrum']]
+    """Absent until the payer has chosen it."""
+
     created_at: NotRequired[str]
     """The same as `timestamp`."""
 
@@ -803,7 +809,9 @@ class PayinSettledEvent(TypedDict):
     amount_received: str
     """What was received and counted."""
 
-    chain: Literal['base', 'polygon', 'arbitrum']
+    chain: NotRequired[Literal['base', 'polygon', 'arbitrum']]
+    """Absent until the payer has chosen it."""
+
     created_at: NotRequired[str]
     """The same as `timestamp`."""
 
@@ -861,7 +869,9 @@ class PayinSettlementFailedEvent(TypedDict):
     amount_received: str
     """What was received and counted."""
 
-    chain: Literal['base', 'polygon', 'arbitrum']
+    chain: NotRequired[Literal['base', 'polygon', 'arbitrum']]
+    """Absent until the payer has chosen it."""
+
     created_at: NotRequired[str]
     """The same as `timestamp`."""
 
@@ -919,7 +929,9 @@ class PayinUnderpaidEvent(TypedDict):
     amount_received: str
     """What was received and counted."""
 
-    chain: Literal['base', 'polygon', 'arbitrum']
+    chain: NotRequired[Literal['base', 'polygon', 'arbitrum']]
+    """Absent until the payer has chosen it."""
+
     created_at: NotRequired[str]
     """The same as `timestamp`."""
 
@@ -977,7 +989,9 @@ class PaymentConfirmedEvent(TypedDict):
     amount_received: str
     """What was received and counted."""
 
-    chain: Literal['base', 'polygon', 'arbitrum']
+    chain: NotRequired[Literal['base', 'polygon', 'arbitrum']]
+    """Absent until the payer has chosen it."""
+
     created_at: NotRequired[str]
     """The same as `timestamp`."""
 
@@ -1046,7 +1060,9 @@ class PaymentFailedEvent(TypedDict):
     amount_received: str
     """What was received and counted."""
 
-    chain: Literal['base', 'polygon', 'arbitrum']
+    chain: NotRequired[Literal['base', 'polygon', 'arbitrum']]
+    """Absent until the payer has chosen it."""
+
     created_at: NotRequired[str]
     """The same as `timestamp`."""
 
@@ -1127,7 +1143,9 @@ class PaymentMismatchedEvent(TypedDict):
     amount_received: str
     """What was received and counted."""
 
-    chain: Literal['base', 'polygon', 'arbitrum']
+    chain: NotRequired[Literal['base', 'polygon', 'arbitrum']]
+    """Absent until the payer has chosen it."""
+
     created_at: NotRequired[str]
     """The same as `timestamp`."""
 
@@ -1185,7 +1203,9 @@ class PaymentReorgedEvent(TypedDict):
     amount_received: str
     """What was received and counted."""
 
-    chain: Literal['base', 'polygon', 'arbitrum']
+    chain: NotRequired[Literal['base', 'polygon', 'arbitrum']]
+    """Absent until the payer has chosen it."""
+
     created_at: NotRequired[str]
     """The same as `timestamp`."""
 
@@ -1243,7 +1263,9 @@ class PaymentSettledEvent(TypedDict):
     amount_received: str
     """What was received and counted."""
 
-    chain: Literal['base', 'polygon', 'arbitrum']
+    chain: NotRequired[Literal['base', 'polygon', 'arbitrum']]
+    """Absent until the payer has chosen it."""
+
     created_at: NotRequired[str]
     """The same as `timestamp`."""
 
@@ -1557,7 +1579,9 @@ class RefundFailedEvent(TypedDict):
     amount_received: str
     """What was received and counted."""
 
-    chain: Literal['base', 'polygon', 'arbitrum']
+    chain: NotRequired[Literal['base', 'polygon', 'arbitrum']]
+    """Absent until the payer has chosen it."""
+
     created_at: NotRequired[str]
     """The same as `timestamp`."""
 
@@ -1861,7 +1885,9 @@ class RefundSentEvent(TypedDict):
     amount_received: str
     """What was received and counted."""
 
-    chain: Literal['base', 'polygon', 'arbitrum']
+    chain: NotRequired[Literal['base', 'polygon', 'arbitrum']]
+    """Absent until the payer has chosen it."""
+
     created_at: NotRequired[str]
     """The same as `timestamp`."""
 
@@ -2410,7 +2436,7 @@ class TransferRequest(TypedDict):
     amount: str
     """A decimal string, 0.01 to 1,000,000, at most 6 decimals."""
 
-    chain: Literal['base', 'polygon', 'arbitrum', 'best']
+    chain: Literal['base', 'polygon', 'arbitrum', 'best', 'payer']
     """`best`: the service chooses."""
 
     currency: Literal['USDC', 'USDT']
@@ -3157,11 +3183,11 @@ class PaymentRecord(TypedDict):
     """Amount counted at or before confirmation; does not change after it."""
 
     authorization: NotRequired[AuthorizationRecord | None]
-    chain: str
-    """The chain on which the payment is due."""
+    chain: NotRequired[str | None]
+    """The chain on which the payment is due. Null until the payer has chosen it."""
 
     chain_candidates: NotRequired[list[ChainCandidateRecord] | None]
-    """With `best`: the candidate chains."""
+    """With `best` and `payer`: the candidate chains."""
 
     confirmations: NotRequired[int | None]
     """
@@ -3245,8 +3271,8 @@ class PaymentRecord(TypedDict):
     """
 
     status_history: list[HistoryRecord]
-    token_address: str
-    """The token's contract. Transfers of other contracts do not count."""
+    token_address: NotRequired[str | None]
+    """The token's contract. Transfers of other contracts do not count. Null until the payer has chosen the chain."""
 
     transfers: list[TransferRecord]
     updated_at: str

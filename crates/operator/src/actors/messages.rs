@@ -130,10 +130,10 @@ fn table(edges: &[EdgeRecord]) -> Markup {
     }
 }
 
-/// Messages of one actor.
-pub(super) fn of_actor(messages: &ActorMessages, now: Timestamp) -> Markup {
+/// Messages of one actor, which are counted from this time on.
+pub(super) fn of_actor(messages: &ActorMessages, counted: &str, now: Timestamp) -> Markup {
     html! {
-        @if !messages.by_name.is_empty() { (by_name(&messages.by_name, "handled since the service started")) }
+        @if !messages.by_name.is_empty() { (by_name(&messages.by_name, counted)) }
         @if !messages.last.is_empty() {
             (panel("last-messages", "Last messages", "newest first", &html! {
                 table {

@@ -63,7 +63,7 @@ fn body(
         div.col {
             (actor::figures(node, now))
             @if let Some(writes) = writes { (journal::panel(&writes.stats)) }
-            (messages::of_actor(messages, now))
+            (messages::of_actor(messages, "handled since the service started", now))
             section.panel aria-labelledby="failures" {
                 header { h2 #failures { "Failures" } p { "from the supervision log" } }
                 @if failures.is_empty() { p.none { "No failures in the log." } } @else { (actor::log(failures, now)) }

@@ -9,11 +9,12 @@ use payferry_actors::observe::{Quarantinable, Quarantine, stored_incidents};
 use payferry_actors::system::ActorView;
 use payferry_domain::Timestamp;
 use payferry_runtime::observe::{
-    Action, ActorFailure, ActorFigures, ActorKind, Cause, Incident, LOG_ENTRIES_MAX, NodeState, NodeView,
+    Action, ActorFailure, ActorFigures, ActorKind, ActorMessages, Cause, Incident, LOG_ENTRIES_MAX, NodeState, NodeView,
 };
 use serde::Serialize;
 
 use crate::Operator;
+use crate::actors::messages::of_actor;
 use crate::actors::quarantine::release_button;
 use crate::history::page::plot_of;
 use crate::page::words::{
@@ -71,6 +72,7 @@ pub(crate) struct One<'a> {
     state: NodeState,
     since: Option<Timestamp>,
     figures: ActorFigures,
+    handled: Option<&'a ActorMessages>,
     restarts: u64,
     last_failure: Option<&'a ActorFailure>,
     memory: Option<Memory>,
@@ -91,6 +93,7 @@ impl<'a, E: Serialize> From<&'a ActorView<E>> for One<'a> {
             state: view.state,
             since: view.since,
             figures: view.figures,
+            handled: view.handled.as_ref(),
             restarts: view.restarts,
             last_failure: view.last_failure.as_ref(),
             memory: memory.map(|m| Memory { version: m.version, stale: m.stale, owes: owed(&m.owes) }),
@@ -141,6 +144,7 @@ pub(crate) fn panel(actor: Option<&One<'_>>, incidents: &[Incident], now: Timest
             }
             @if !incidents.is_empty() { (log(incidents, now)) }
         }
+        @if let Some(handled) = actor.and_then(|actor| actor.handled) { (of_actor(handled, "handled since the actor started", now)) }
     }
 }
 
@@ -267,7 +271,7 @@ mod tests {
     fn a_running_actor_without_data_is_shown_as_busy() {
         let shown = |since: Option<Timestamp>, memory: Option<Memory>| {
             let (state, figures) = (NodeState::Running, ActorFigures::default());
-            let one = One { state, since, figures, restarts: 0, last_failure: None, memory };
+            let one = One { state, since, figures, handled: None, restarts: 0, last_failure: None, memory };
             panel(Some(&one), &[], Timestamp(1)).into_string()
         };
         let memory = Memory { version: 3, stale: false, owes: String::new() };

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
@@ -28,7 +28,7 @@ pub struct ActorMetrics {
     note: AtomicU64,
     depth: AtomicU32,
     totals: Totals,
-    /// Only of actors that are listed by name.
+    /// `None` for those without names of which there are many.
     own: Option<Box<OwnMessages>>,
 }
 
@@ -38,7 +38,8 @@ const _: () = assert!(size_of::<ActorMetrics>() <= 96);
 impl ActorMetrics {
     pub(super) fn new(kind: Arc<ActorKindMetrics>) -> Self {
         let (since_ms, note, depth) = (AtomicI64::default(), AtomicU64::default(), AtomicU32::default());
-        Self { kind, since_ms, note, depth, totals: Totals::default(), own: None }
+        let own = OwnMessages::of_one_of(&kind.messages_kept);
+        Self { kind, since_ms, note, depth, totals: Totals::default(), own }
     }
 
     /// Measurements of an actor that is listed by name.
@@ -187,6 +188,8 @@ pub struct ActorKindMetrics {
     /// Sources of panics whose failures are not recorded yet, with the text of the panic.
     panics: Mutex<VecDeque<(String, PanicSource)>>,
     pub(super) messages: MessageTable,
+    /// Number of actors without names whose messages are kept.
+    messages_kept: Arc<AtomicUsize>,
     pub(super) senders: Senders,
     metrics: KindMetrics,
 }
@@ -206,6 +209,7 @@ impl ActorKindMetrics {
             last_failure: Mutex::default(),
             panics: Mutex::default(),
             messages: MessageTable::default(),
+            messages_kept: Arc::default(),
             senders: Senders::default(),
             metrics: KindMetrics::new(kind),
         }

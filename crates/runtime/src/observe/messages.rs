@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
@@ -76,14 +76,39 @@ impl MessageTable {
     }
 }
 
-/// Messages of an actor that is listed by name.
+/// Number of actors of a kind without names whose messages are kept, so that their memory has a limit.
+pub const MESSAGES_KEPT_OF: usize = 10_000;
+
+/// Messages of one actor.
 #[derive(Debug, Default)]
 pub(super) struct OwnMessages {
     table: MessageTable,
     last: Mutex<VecDeque<LastMessage>>,
+    _slot: Option<KeptSlot>,
+}
+
+/// One of the [`MESSAGES_KEPT_OF`] slots of a kind, until it is dropped.
+#[derive(Debug)]
+struct KeptSlot(Arc<AtomicUsize>);
+
+impl Drop for KeptSlot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl OwnMessages {
+    /// Messages of an actor without a name; `None` if those of enough actors of its kind are kept.
+    pub(super) fn of_one_of(kept: &Arc<AtomicUsize>) -> Option<Box<Self>> {
+        let slot = KeptSlot(Arc::clone(kept));
+        let others = kept.fetch_add(1, Ordering::Relaxed);
+        (others < MESSAGES_KEPT_OF).then(|| Box::new(Self { _slot: Some(slot), ..Self::default() }))
+    }
+
+    fn view(&self) -> ActorMessages {
+        ActorMessages { by_name: self.table.views(), last: self.last.lock().iter().rev().cloned().collect() }
+    }
+
     pub(super) fn handled(&self, name: &'static str, took: Duration) {
         self.table.handled(name, took);
         let mut last = self.last.lock();
@@ -152,6 +177,13 @@ impl Senders {
     }
 }
 
+impl ActorMetrics {
+    /// Messages of the actor; `None` if they are not kept.
+    pub fn messages(&self) -> Option<ActorMessages> {
+        self.own_messages().map(OwnMessages::view)
+    }
+}
+
 impl ActorRegistry {
     /// Messages of all actors of a kind, by name.
     pub fn messages(&self, kind: ActorKind) -> Vec<MessageView> {
@@ -160,10 +192,7 @@ impl ActorRegistry {
 
     /// Messages of a listed actor, over all its restarts.
     pub fn messages_of(&self, kind: ActorKind, name: &str) -> ActorMessages {
-        let metrics: Arc<ActorMetrics> = self.of(kind, name);
-        let Some(own) = metrics.own_messages() else { return ActorMessages::default() };
-        let last = own.last.lock().iter().rev().cloned().collect();
-        ActorMessages { by_name: own.table.views(), last }
+        self.of(kind, name).messages().unwrap_or_default()
     }
 
     /// Messages between kinds of actors so far.
@@ -192,6 +221,15 @@ mod tests {
         let view =
             |name, count, handling_ms, handling_ms_max| MessageView { name, count, handling_ms, handling_ms_max };
         assert_eq!(table.views(), [view("poll", 2, 3.0, 4.0), view("nudge", 1, 1.0, 1.0)]);
+    }
+
+    #[test]
+    fn messages_of_a_limited_number_of_actors_are_kept() {
+        let kept = Arc::new(AtomicUsize::new(MESSAGES_KEPT_OF - 1));
+        let last = OwnMessages::of_one_of(&kept);
+        assert!(last.is_some() && OwnMessages::of_one_of(&kept).is_none());
+        drop(last);
+        assert!(OwnMessages::of_one_of(&kept).is_some(), "an actor that ends gives its slot up");
     }
 
     #[test]

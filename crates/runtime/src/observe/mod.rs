@@ -20,7 +20,7 @@ pub use ::metrics::Unit;
 pub use actor::{ActorResult, Behaviour, Mailbox, panic_text};
 pub use figures::{ActorFigures, ActorKindMetrics, ActorMetrics, KindView, NodeState, NodeView, ROOT_NAME, Stamp};
 pub use log::{Action, ActorFailure, Cause, Incident, LOG_ENTRIES_MAX, REASON_CHARS_MAX, SupervisionLog, ended};
-pub use messages::{ActorMessages, LAST_MESSAGES, LastMessage, MessageEdge, MessageView};
+pub use messages::{ActorMessages, LAST_MESSAGES, LastMessage, MESSAGES_KEPT_OF, MessageEdge, MessageView};
 pub use metric::{Labels, Metric, MetricType};
 pub use metrics::{Counters, HANDLING, MAILBOX_WAIT};
 pub use panics::PanicSource;
