@@ -95,7 +95,7 @@ async fn payer_chooses_the_chain(service: &ServiceFixture) {
     assert_eq!(browser.count("#scan, #asking").await, 0, "no address is shown before the choice");
     browser.until_count("#choice button", 3).await;
     assert_visible_on_a_phone(service, "#choice button[value=polygon]").await;
-    service.pictured("pay-choice", false).await;
+    service.pictured("pay-choice", true).await;
     browser.click("#choice button[value=polygon]").await;
     browser.until("h1", |text| text == "Waiting for your payment").await;
     browser.until("#order", |text| text.contains("on Polygon")).await;

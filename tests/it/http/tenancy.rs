@@ -1,6 +1,7 @@
 //! Every documented route: without a key, with too little scope, and with another PSP's key.
 
 use crate::cli::customers::{make_ready, person};
+use crate::http::checkout::picture;
 use crate::http::customers::paid_out::{payee, payout, register, withdrawal};
 use crate::http::customers::{add, individual};
 use crate::http::payer_refunds::claimed;
@@ -162,6 +163,7 @@ async fn objects_of_another_psp_are_not_found() {
     let mut rest: Vec<_> = rest.map(|(method, path)| format!("{method} {path}")).collect();
     rest.sort();
     let checked_len = [
+        "DELETE /api/v1/settings/logo",
         "GET /api/v1/customers",
         "GET /api/v1/events",
         "GET /api/v1/keys",
@@ -196,6 +198,7 @@ async fn objects_of_another_psp_are_not_found() {
         "POST /payouts",
         "POST /transfers",
         "POST /withdrawals",
+        "PUT /api/v1/settings/logo",
     ];
     assert_eq!(rest, checked_len);
     assert_eq!(app.get_as(&key, "/api/v1/webhook-endpoints").await["total"], 0);
@@ -206,6 +209,11 @@ async fn objects_of_another_psp_are_not_found() {
     app.patch("/api/v1/settings", &json!({ "tolerance": "0.07" })).await.ok(200);
     let shown = app.get_as(&key, "/api/v1/settings").await;
     assert_eq!(shown["settings"]["tolerance"], "0.00");
+    let logo = picture(8, image::ImageFormat::Png);
+    let set = app.request(Method::PUT, "/api/v1/settings/logo").bytes(logo).send().await.ok(200);
+    let theirs = app.request(Method::DELETE, "/api/v1/settings/logo").key(&key).send().await.ok(200);
+    assert!(set["checkout"]["logo_url"].is_string() && theirs["checkout"]["logo_url"].is_null(), "{theirs:?}");
+    assert_eq!(app.get("/api/v1/settings").await["checkout"], set["checkout"], "no other PSP deletes it");
     for path in ["/api/v1/webhook/rotate", "/api/v1/webhook/test"] {
         app.post_as(&key, path, &json!({})).await.assert_problem(409, "webhook_not_set");
     }

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use super::brand::Brand;
 use super::qr;
-use super::scene::{Scene, Step, chain_name, may_choose, money};
+use super::scene::{Scene, StateColour, Step, chain_name, may_choose, money};
 use super::texts::{Contact, Language, Texts};
 use crate::http::live::is_over;
 use crate::http::pages::refund::offers_refund;
@@ -204,7 +204,7 @@ impl View<'_> {
                 h1 #headline { (scene.headline) }
                 p #explanation { (scene.explanation) }
                 @for notice in &scene.notices { p.notice role="note" { (notice) } }
-                @if scene.to_pay.is_some() {
+                @if scene.state_colour == StateColour::Asking {
                     p.clock {
                         span.left hidden data-until=(payment.expires_at.as_millis()) {
                             (before_left) strong role="timer" {} (after_left)
