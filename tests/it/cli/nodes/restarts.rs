@@ -145,8 +145,15 @@ async fn work_at_both(fixture: &Fixture, nodes: &mut Nodes<'_>, key: &str) {
         payment["confirmations"] = Value::Null;
         payment["transfers"].as_array_mut().unwrap().iter_mut().for_each(|one| one["confirmations"] = Value::Null);
     }
-    assert_eq!(listed[0], listed[1]);
-    assert!(listed[0].len() >= 4, "{listed:?}");
+    let [first, second] = &mut listed;
+    assert!(first.len() >= 4 && first.len() == second.len(), "{first:?} {second:?}");
+    for (one, other) in first.iter_mut().zip(second) {
+        // A newer version may have fields that the older one lacks.
+        let (one, other) = (one.as_object_mut().unwrap(), other.as_object_mut().unwrap());
+        one.retain(|field, _| other.contains_key(field));
+        other.retain(|field, _| one.contains_key(field));
+        assert_eq!(one, other);
+    }
 }
 
 /// 99th percentile of the response times.
