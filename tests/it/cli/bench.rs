@@ -117,17 +117,20 @@ fn measures_memory_pages_cpu_and_rehydration_of_many_payments() {
     let wanted = [
         "memory of a live payment, of 2000",
         "the operator's slowest page beside 2000 live",
+        "CPU of the idle service and an open console beside 2000 live, of all cores",
         "CPU of a payment beside 2000 live",
         "payments live again after a kill",
     ];
     assert_eq!(names(&lines), wanted);
-    let [memory, pages, cpu, back] = &lines[..] else { panic!("{lines:?}") };
+    let [memory, pages, console, cpu, back] = &lines[..] else { panic!("{lines:?}") };
     // With so few payments, most of the memory is the process's own; it is less than a gigabyte.
     assert!(memory["figure"].as_f64().unwrap() < 1_000.0, "{memory}");
     for page in ["/ops: ", "/ops/view/shards/0: ", "/ops/view/stuck: ", "/metrics: "] {
         assert!(notes(pages).lines().any(|note| note.starts_with(page) && note.contains(" bytes, ")), "{page} {pages}");
     }
     assert_eq!(pages["goal"], json!({"at_most": 50.0}), "{pages}");
+    assert_eq!(console["goal"], json!({"at_most": 3.0}), "{console}");
+    assert!(notes(console).starts_with("events once a second ("), "{console}");
     // 20 in each turn of two services: once to warm up and once to measure.
     let payments = "complete payments, 20 a second: initiated, paid, confirmed, settled, webhooks received; 80 in all";
     assert!(notes(cpu).contains(payments) && notes(cpu).contains("idle CPU time: "), "{cpu}");

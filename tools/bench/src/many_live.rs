@@ -265,7 +265,7 @@ async fn console(service: &Service, live: usize, time: Duration) -> anyhow::Resu
     let watched = percent(service.cpu_secs()? - before, since.elapsed());
     ensure!(read > 0, "the console was sent no event");
     let grown = service.usage()?.resident_bytes.saturating_sub(resident);
-    let what = format!("CPU of the idle service and an open console beside {live} live, of {cores} cores");
+    let what = format!("CPU of the idle service and an open console beside {live} live, of all cores");
     Ok(TableLine::new(what, watched, "%", Goal::AtMost(CONSOLE_GOAL_PERCENT))
         .beside("the same service, with its history and its chains, without a console", alone)
         .note(format!(
