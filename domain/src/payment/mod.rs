@@ -20,6 +20,7 @@ pub mod fixtures;
 mod money_out;
 mod payer_request;
 mod react;
+mod rejection;
 mod replay;
 mod state;
 mod status;
@@ -31,7 +32,7 @@ pub use authorization::{
     AUTHORIZATION_WINDOW_MIN_SECS, AUTHORIZATIONS_MAX, Authorization, AuthorizationEnd, AuthorizationFailure,
     AuthorizationKind, AuthorizationOrder, AuthorizationState,
 };
-pub use command::{CollectedBlock, Command, OutageId, RefundAsk, RefundOrder, Rejection, TransferFinality};
+pub use command::{CollectedBlock, Command, OutageId, RefundAsk, RefundOrder, TransferFinality};
 pub(crate) use decide::is_judged;
 pub use decide::{REMINE_GRACE_SECS, RETRY_FIRST_SECS, RETRY_MAX_SECS, decide};
 pub use event::{Alarm, AlarmKind, Effect, Event};
@@ -46,6 +47,7 @@ pub use payer_request::{
     RefundRequestState,
 };
 pub use react::{REVIEW_ALARM_SECS, ended_alarms, only_waits, react, resume};
+pub use rejection::Rejection;
 pub use replay::{DecisionDifference, Replayed, StoredTransition, Unreplayable, replay};
 pub use state::{KytSummary, Outage, Payment};
 pub use status::{FailureReason, HistoryEntry, Label, Labels, PublicFailure, Reason, Status};

@@ -1,7 +1,8 @@
 //! Runs stored transitions through the current rules: shows what each did, and finds those that would come out differently now.
 
-use super::command::{Command, Rejection};
+use super::command::Command;
 use super::event::Event;
+use super::rejection::Rejection;
 use super::state::Payment;
 use super::{Transition, applied, transition};
 use crate::command_error::TransitionError;

@@ -8,10 +8,11 @@ use crate::payment::authorization::{
     AUTHORIZATION_WINDOW_MIN_SECS, AUTHORIZATIONS_MAX, Authorization, AuthorizationEnd, AuthorizationFailure,
     AuthorizationKind, AuthorizationOrder, AuthorizationState,
 };
-use crate::payment::command::{CollectedBlock, Rejection};
+use crate::payment::command::CollectedBlock;
 use crate::payment::decide::judge;
 use crate::payment::event::Event;
 use crate::payment::evolve::evolve;
+use crate::payment::rejection::Rejection;
 use crate::payment::state::Payment;
 use crate::payment::status::{FailureReason, Status};
 use crate::payment::transfer::{Decision, Transfer, TransferKey, TransferStatus, TransferToken, Verdict};

@@ -8,10 +8,11 @@ mod judge;
 mod payer_request;
 mod refund;
 
-use super::command::{Command, Rejection, TransferFinality};
+use super::command::{Command, TransferFinality};
 use super::event::Event;
 use super::evolve::evolve;
 use super::money_out::{Funds, Requester, Settlement, SettlementState};
+use super::rejection::Rejection;
 use super::state::{Outage, Payment};
 use super::status::{FailureReason, Label, Reason, Status};
 use super::transfer::{

@@ -3,12 +3,13 @@
 use super::refund;
 use crate::ids::RefundRequestId;
 use crate::money::Amount;
-use crate::payment::command::{RefundAsk, RefundOrder, Rejection};
+use crate::payment::command::{RefundAsk, RefundOrder};
 use crate::payment::event::Event;
 use crate::payment::money_out::{Requester, SettlementState};
 use crate::payment::payer_request::{
     AddressProof, PayerRequest, REFUND_REQUESTS_MAX, REFUND_REQUESTS_OPEN_MAX, RefundRequestState,
 };
+use crate::payment::rejection::Rejection;
 use crate::payment::state::Payment;
 use crate::payment::status::Status;
 use crate::time::Timestamp;

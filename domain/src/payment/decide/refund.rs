@@ -4,12 +4,13 @@ use crate::chain::{Address, Hash32};
 use crate::ids::RefundId;
 use crate::ledger::Asset;
 use crate::money::Amount;
-use crate::payment::command::{RefundOrder, Rejection};
+use crate::payment::command::RefundOrder;
 use crate::payment::event::Event;
 use crate::payment::evolve::evolve;
 use crate::payment::money_out::{
     ADDRESS_BLOCKED, Funds, NOT_APPROVED, Refund, RefundLimit, RefundState, Requester, SettlementState, Vault,
 };
+use crate::payment::rejection::Rejection;
 use crate::payment::state::Payment;
 use crate::payment::status::{FailureReason, Status};
 use crate::payment::transfer::{Decision, Transfer, TransferStatus, Verdict};
