@@ -16,6 +16,7 @@ use payferry_domain::Timestamp;
 use payferry_httpkit::ApiError;
 use payferry_httpkit::browser::{SessionCookie, changes, is_behind_tls, is_same_origin, leads_into, redirect_with};
 use payferry_httpkit::error::Listener;
+use payferry_httpkit::pages::form::SignInForm;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
@@ -194,24 +195,21 @@ fn foreign() -> Response {
 /// The sign-in form. `back`: where to go after it.
 fn ask(status: StatusCode, said: Option<&str>, back: Option<&str>) -> Response {
     let next = back.filter(|path| leads_into(HOME, path) && !path.starts_with("/dashboard/login")).unwrap_or(HOME);
-    let body = html! {
-        div.login {
-            h1 { "Payferry " span.soft { "dashboard" } }
-            @if let Some(said) = said { p.notice.bad role="alert" { (said) } }
-            form.stack method="post" action="/dashboard/login" {
-                label for="key" { "API key" }
-                // The form has no user name, but password managers expect one.
-                input type="text" name="username" value="api key" autocomplete="username" hidden;
-                input #key type="password" name="key" autocomplete="current-password" required autofocus;
-                input type="hidden" name="next" value=(next);
-                div { button type="submit" { "Sign in" } }
-            }
-            p.soft {
-                "The key needs the scope " code { "read" } ". The session ends after " (SESSION_SECS / 3_600)
-                " hours, when you sign out, or when the key is revoked."
-            }
-        }
+    let form = SignInForm {
+        area: "dashboard",
+        action: "/dashboard/login",
+        secret: ("key", "API key"),
+        user: "api key",
+        next,
+        button: "Sign in",
+        said,
     };
+    let body = form.with(&html! {
+        p.soft {
+            "The key needs the scope " code { "read" } ". The session ends after " (SESSION_SECS / 3_600)
+            " hours, when you sign out, or when the key is revoked."
+        }
+    });
     let mut response = page::outside(status, "Sign in", &body);
     if status == StatusCode::UNAUTHORIZED {
         let challenge = HeaderValue::from_static("Bearer realm=\"payferry\"");

@@ -25,6 +25,7 @@ use payferry_domain::Timestamp;
 use payferry_httpkit::browser::{SessionCookie, changes, is_behind_tls, is_same_origin, leads_into, redirect_with};
 use payferry_httpkit::error::TokenProblem;
 use payferry_httpkit::extract::read::TEXT_CHARS_MAX;
+use payferry_httpkit::pages::form::SignInForm;
 use payferry_httpkit::{ApiError, ClientAddress, FieldError};
 use payferry_journal::audit::{self, Actor, NewAuditEntry};
 use payferry_runtime::request;
@@ -323,21 +324,16 @@ fn refused(problem: TokenProblem, back: Option<&str>) -> Response {
 
 fn ask(status: StatusCode, problem: Option<TokenProblem>, next: &str) -> Response {
     let said = problem.filter(|problem| *problem != TokenProblem::Missing).map(TokenProblem::detail);
-    let body = html! {
-        div.login {
-            h1 { "Payferry " span.soft { "operator" } }
-            @if let Some(said) = said { p.notice.bad role="alert" { (said) } }
-            form.stack method="post" action="/ops/login" {
-                label for="token" { "Operator token" }
-                // The form has no user name, but password managers expect one.
-                input type="text" name="username" value="operator" autocomplete="username" hidden;
-                input #token type="password" name="token" autocomplete="current-password" required autofocus;
-                input type="hidden" name="next" value=(next);
-                div { button type="submit" { "Log in" } }
-            }
-        }
+    let form = SignInForm {
+        area: "operator",
+        action: "/ops/login",
+        secret: ("token", "Operator token"),
+        user: "operator",
+        next,
+        button: "Log in",
+        said: said.as_deref(),
     };
-    page::outside(status, "Log in", body)
+    page::outside(status, "Log in", form.with(&html! {}))
 }
 
 fn unreadable(rejection: &FormRejection) -> ApiError {

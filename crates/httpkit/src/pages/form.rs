@@ -183,6 +183,46 @@ impl FormValues {
     }
 }
 
+/// The form of a sign-in with one secret.
+#[derive(Debug, Clone, Copy)]
+pub struct SignInForm<'a> {
+    /// The pages that it leads to.
+    pub area: &'a str,
+    /// Path of the form.
+    pub action: &'a str,
+    /// Name and label of the secret.
+    pub secret: (&'a str, &'a str),
+    /// User name for password managers: the form has none, but they expect one.
+    pub user: &'a str,
+    /// Path to open afterwards.
+    pub next: &'a str,
+    /// Word on the button.
+    pub button: &'a str,
+    /// Reason why the form is shown again.
+    pub said: Option<&'a str>,
+}
+
+impl SignInForm<'_> {
+    /// The form, with a text below it.
+    pub fn with(self, below: &Markup) -> Markup {
+        let (name, label) = self.secret;
+        html! {
+            div.login {
+                h1 { "Payferry " span.soft { (self.area) } }
+                @if let Some(said) = self.said { p.notice.bad role="alert" { (said) } }
+                form.stack method="post" action=(self.action) {
+                    label for=(name) { (label) }
+                    input type="text" name="username" value=(self.user) autocomplete="username" hidden;
+                    input id=(name) type="password" name=(name) autocomplete="current-password" required autofocus;
+                    input type="hidden" name="next" value=(self.next);
+                    div { button type="submit" { (self.button) } }
+                }
+                (below)
+            }
+        }
+    }
+}
+
 /// The number in a text; else the text itself.
 pub fn whole(text: &str) -> Value {
     text.parse::<i64>().map_or_else(|_| text.into(), Value::from)
