@@ -10,6 +10,8 @@ pub mod refund_list;
 pub mod refunds;
 mod view;
 
+use std::collections::HashMap;
+
 use payferry_actors::chains::Chains;
 use payferry_domain::outbound::OutboundId;
 use payferry_domain::payment::{Payment, Purpose, Status, Terms};
@@ -18,6 +20,7 @@ use payferry_entities::payments::{Column, Entity, Model};
 use payferry_entities::sendings;
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::ApiError;
+use payferry_journal::payments::payment_of;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use super::state::AppShared;
@@ -32,7 +35,7 @@ pub(super) const TRANSFER: &str = "transfer";
 
 /// Returns one of the PSP's own payments or transfers.
 pub(super) async fn own(app: &AppShared, psp_id: PspId, id: &str) -> Result<Payment, ApiError> {
-    Ok(payferry_journal::payments::payment_of(&own_row(app, psp_id, id).await?)?)
+    Ok(payment_of(&own_row(app, psp_id, id).await?)?)
 }
 
 /// Returns the row of one of the PSP's own payments or transfers.
@@ -46,6 +49,12 @@ pub(crate) async fn own_row(app: &AppShared, psp_id: PspId, id: &str) -> Result<
         .filter(Column::PspId.eq(psp_id.to_string()))
         .filter(Column::Purpose.eq(purpose));
     row.one(app.database().reader()).await?.ok_or_else(missing)
+}
+
+/// Returns the payments and transfers with these ids, by id.
+async fn payments_of(app: &AppShared, ids: impl Iterator<Item = &str>) -> Result<HashMap<String, Payment>, ApiError> {
+    let rows = Entity::find().filter(Column::Id.is_in(ids)).all(app.database().reader()).await?;
+    rows.iter().map(|row| Ok((row.id.clone(), payment_of(row)?))).collect()
 }
 
 /// Returns the id that webhooks use for one of the PSP's own payments, transfers, payouts or withdrawals.

@@ -3,18 +3,15 @@
 //!
 //! An approval is the refund of the payment that the request asks for, and has all of its rules.
 
-use std::collections::HashMap;
-
 use axum::extract::State;
 use axum::response::Response;
 use payferry_domain::payment::{Command, PayerRequest, Payment, RefundOrder, RefundRequestState, Requester};
 use payferry_domain::{PaymentId, PspId, RefundRequestId, Timestamp, Token};
-use payferry_entities::payments;
 use payferry_entities::refund_requests::{Column, Entity, Model};
 use payferry_evm::wallet::checksummed;
 use payferry_httpkit::lists::{DateTime, Found, Page, PageParams, read_page};
 use payferry_httpkit::{Answer, ApiError, Money, Path, Problem, Read, query, request, rule};
-use payferry_journal::payments::{self as journal, payment_of};
+use payferry_journal::payments as journal;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Select};
 use serde::Serialize;
 use serde_json::json;
@@ -22,6 +19,7 @@ use utoipa::ToSchema;
 
 use super::change::Change;
 use super::initiate::OwnFields;
+use super::payments_of;
 use super::refund_list::PAYMENT;
 use super::refunds::{plain_recipient, token_of};
 use crate::http::money::outbound::check_reconciled;
@@ -119,9 +117,7 @@ pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
     let Found { total, rows, next_cursor } =
         read_page(app.database(), wanted, [Column::CreatedAt, Column::Id], &page, key).await?;
     let ids = rows.iter().map(|row| row.payment_id.as_str());
-    let of_page = payments::Entity::find().filter(payments::Column::Id.is_in(ids)).all(app.database().reader()).await?;
-    let of_page = of_page.iter().map(|row| Ok((row.id.clone(), payment_of(row)?)));
-    let of_page: HashMap<String, Payment> = of_page.collect::<Result<_, ApiError>>()?;
+    let of_page = payments_of(&app, ids).await?;
     let record = |row: &Model| {
         let payment = of_page.get(&row.payment_id).ok_or(ApiError::NotFound("payment"))?;
         Ok(RefundRequestRecord::of(payment, find(payment, row.id.parse().map_err(ApiError::internal)?)?))

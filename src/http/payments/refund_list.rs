@@ -2,21 +2,18 @@
 //!
 //! The rows of refunds select a page. The records come from the states of their payments.
 
-use std::collections::HashMap;
-
 use axum::extract::State;
-use payferry_domain::payment::Payment;
 use payferry_domain::{PaymentId, PspId, RefundId, Timestamp, TransferId};
-use payferry_entities::payments;
 use payferry_entities::refunds::{Column, Entity, Model};
 use payferry_httpkit::extract::parameters::word;
 use payferry_httpkit::lists::{Found, Page, PageParams, read_page};
 use payferry_httpkit::{Answer, ApiError, Path, Problem, Read, Rule, query, read, rule};
-use payferry_journal::payments::{self as journal, payment_of};
+use payferry_journal::payments as journal;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Select};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::payments_of;
 use super::refunds::RefundRecord;
 use crate::http::state::{ListOf, OneOf};
 
@@ -80,9 +77,7 @@ pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
     let key = |row: &Model| (row.created_at, row.id.clone());
     let Found { total, rows, next_cursor } = read_page(app.database(), wanted, ORDER, &page, key).await?;
     let ids = rows.iter().map(|row| row.payment_id.as_str());
-    let of_page = payments::Entity::find().filter(payments::Column::Id.is_in(ids)).all(app.database().reader()).await?;
-    let of_page = of_page.iter().map(|row| Ok((row.id.clone(), payment_of(row)?)));
-    let of_page: HashMap<String, Payment> = of_page.collect::<Result<_, ApiError>>()?;
+    let of_page = payments_of(&app, ids).await?;
     let record = |row: &Model| {
         let payment = of_page.get(&row.payment_id).ok_or(ApiError::NotFound("payment"))?;
         RefundRecord::find(payment, row.id.parse().map_err(ApiError::internal)?)
