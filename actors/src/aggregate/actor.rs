@@ -243,25 +243,24 @@ impl<A: Aggregate> AggregateActor<A> {
         state.traceparent = span.is_exported().then(|| span.traceparent()).flatten();
         let outcome = self.until_decided(command, rows, is_from_client, state).await;
         state.traceparent = None;
-        if let Err(failed) = &outcome {
-            span.fail(failed.error.to_string());
-        }
+        span.fail(|| outcome.as_ref().err().map(|failed| failed.error.to_string()));
         outcome
     }
 
-    /// The span of a command, after that of the step which it reports.
+    /// The span of a command. The step that the command reports gets one that ends here.
     fn span_of(&self, command: &A::Command, state: &State<A>) -> Span {
         let aggregate = &*state.aggregate;
         let parent = aggregate.traceparent();
+        let mut span = Span::below(parent, A::command_name(command), SpanKind::Internal);
+        if !span.is_exported() {
+            return span;
+        }
+        span.set(A::KIND.as_str(), || aggregate.id().to_string());
         if let Some((name, begun_at)) = aggregate.step_before(command) {
             // The clock of the payments may be ahead of the wall clock.
             let took_ms = self.aggregates.clock.now::<Timestamp>().millis_since(begun_at);
             let took = Duration::from_millis(u64::try_from(took_ms).unwrap_or_default());
             drop(Span::since(SystemTime::now() - took, parent, name, SpanKind::Internal));
-        }
-        let mut span = Span::below(parent, A::command_name(command), SpanKind::Internal);
-        if span.is_exported() {
-            span.set(A::KIND.as_str(), aggregate.id().to_string());
         }
         span
     }

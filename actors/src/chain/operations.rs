@@ -27,11 +27,9 @@ pub(super) const GIVEN_UP: &str = "it was given up before it could be sent again
 /// Span of a step of an operation, in the trace of its payment, payout or withdrawal.
 pub(super) fn span_of(step: &'static str, row: &operations::Model, begun_at: SystemTime) -> Span {
     let mut span = Span::since(begun_at, row.traceparent.as_deref(), step, SpanKind::Internal);
-    if span.is_exported() {
-        span.set("chain", row.chain.clone());
-        span.set("operation", row.id.clone());
-        span.set("operation.kind", row.kind.clone());
-    }
+    span.set("chain", || row.chain.clone());
+    span.set("operation", || row.id.clone());
+    span.set("operation.kind", || row.kind.clone());
     span
 }
 

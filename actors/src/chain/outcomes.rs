@@ -204,8 +204,8 @@ impl ChainContext {
                 .map(|tx| Duration::from_millis(tx.created_at.unsigned_abs()));
             let begun_at = sent_at.map_or_else(SystemTime::now, |sent_at| UNIX_EPOCH + sent_at);
             let mut span = span_of("settler.confirm", row, begun_at);
-            span.set("tx.hash", row.tx_hash.clone().unwrap_or_default());
-            span.set("block.number", row.block_number.unwrap_or_default());
+            span.set("tx.hash", || row.tx_hash.clone().unwrap_or_default());
+            span.set("block.number", || row.block_number.unwrap_or_default());
         }
         Ok(notified)
     }

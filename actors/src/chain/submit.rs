@@ -170,8 +170,8 @@ impl SettlerState {
         self.send_stored(id, &attempt).await?;
         for row in rows {
             let mut span = span_of("settler.submit", row, begun_at);
-            span.set("tx.hash", attempt.tx_hash.clone());
-            span.set("batch.operations", i64::try_from(rows.len()).unwrap_or(i64::MAX));
+            span.set("tx.hash", || attempt.tx_hash.clone());
+            span.set("batch.operations", || i64::try_from(rows.len()).unwrap_or(i64::MAX));
         }
         Ok(true)
     }

@@ -206,10 +206,9 @@ async fn answer(State(edge): State<Edge>, mut request: Request, next: Next) -> R
         allowance.write(response.headers_mut());
         note(&response, failure.as_ref(), &method, &route, started.elapsed());
         if let Some(span) = &mut traced {
-            span.set("http.response.status_code", i64::from(response.status().as_u16()));
-            if response.status().is_server_error() {
-                span.fail(response.status().as_str());
-            }
+            let status = response.status();
+            span.set("http.response.status_code", || i64::from(status.as_u16()));
+            span.fail(|| status.is_server_error().then(|| status.to_string()));
         }
         match answering {
             Some(answering) => response.map(|body| Body::new(AnsweringBody::new(body, answering))),

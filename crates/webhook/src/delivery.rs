@@ -101,15 +101,13 @@ pub(super) async fn take_turn(
     let at: Timestamp = context.clock.real_now();
     let policy = context.config.url_policy;
     let mut span = Span::below(traceparent.as_deref(), "webhook.attempt", SpanKind::Client);
-    span.set("event.id", event_id.clone());
-    let post = Post { event_id: &event_id, body: payload, traceparent: span.traceparent() };
+    span.set("event.id", || event_id.clone());
+    let post = Post { event_id: &event_id, body: payload, traceparent: span.traceparent().or(traceparent) };
     let outcome = attempt(&context.client, policy, target, post, at.as_millis() / 1_000).await;
     if let Some(code) = outcome.response_code {
-        span.set("http.response.status_code", i64::from(code));
+        span.set("http.response.status_code", || i64::from(code));
     }
-    if let Some(why) = outcome.failure() {
-        span.fail(why);
-    }
+    span.fail(|| outcome.failure());
     drop(span);
     let takes_no_retry = is_probe || status == DeliveryStatus::Queued;
     let next = next(context, target.schedule, &outcome, retries_left, takes_no_retry);
@@ -272,7 +270,7 @@ pub(super) fn client(config: &WebhookConfig) -> Result<Client, reqwest::Error> {
 pub(super) struct Post<'a> {
     pub(super) event_id: &'a str,
     pub(super) body: String,
-    /// Context of the attempt's span.
+    /// Context of the attempt's span; without an exporter, that of the request that caused the event.
     pub(super) traceparent: Option<String>,
 }
 
