@@ -118,6 +118,9 @@ async fn late_money_goes_back_to_the_account_that_signs() {
     app.open(made.page_path()).await.assert_shows(&[&format!("{}/refund\"", made.page_path())]);
     let page = app.open(&page_of(&made)).await.ok(200);
     page.assert_shows(&["Get money back", "10.00 USDC on Base", "arrived after the time to pay was over"]);
+    let german =
+        app.request(Method::GET, &page_of(&made)).without_key().header("accept-language", "de-AT").send().await;
+    german.ok(200).assert_shows(&["<html lang=\"de\"", "Geld zurückfordern", "10.00 USDC auf Base"]);
     page.assert_hides(&[&account, &account.to_lowercase(), &app.psp_id.to_string()]);
     let policy = page.header("content-security-policy").unwrap();
     for part in ["default-src 'none';", "script-src 'sha256-", "form-action 'self'", "frame-ancestors 'none'"] {

@@ -35,6 +35,7 @@ use crate::http::state::AppState;
 use brand::Brand;
 pub(super) use texts::Language;
 use view::Frame;
+pub(super) use view::{moment, test_notice};
 
 /// The chain's name in wallets.
 pub(super) fn chain_name(chain: Chain) -> &'static str {
@@ -140,14 +141,13 @@ pub(super) async fn find(app: &AppState, token: Result<Path<String>, PathRejecti
 }
 
 /// The response, which depends on the language. A failure is a page for people instead of a problem document.
-fn answer(language: Language, answered: Result<Response, ApiError>) -> Response {
+pub(super) fn answer(language: Language, answered: Result<Response, ApiError>) -> Response {
     let mut response = answered.unwrap_or_else(|error| failure(language, &error));
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept-language"));
     response
 }
 
-/// A failure as a page for people.
-pub(super) fn failure(language: Language, error: &ApiError) -> Response {
+fn failure(language: Language, error: &ApiError) -> Response {
     let texts = language.texts();
     let said = match error.status() {
         StatusCode::NOT_FOUND => texts.not_found,

@@ -58,7 +58,6 @@ pub(super) struct Frame {
 pub(super) fn page(app: &AppShared, payment: &Payment, frame: &Frame) -> Response {
     let Frame { language, brand } = frame;
     let texts = language.texts();
-    let (test, test_text) = texts.test;
     let markup = html! {
         (DOCTYPE)
         html lang=(language) {
@@ -76,7 +75,7 @@ pub(super) fn page(app: &AppShared, payment: &Payment, frame: &Frame) -> Respons
             }
             body data-texts=(texts.for_script()) {
                 @if app.config.environment == Environment::Sandbox {
-                    aside #test { strong { (test) } " " (test_text) }
+                    (test_notice(*language))
                 }
                 (content(app, payment, frame))
                 p #announcer role="status" aria-live="polite" {}
@@ -91,6 +90,12 @@ pub(super) fn page(app: &AppShared, payment: &Payment, frame: &Frame) -> Respons
         style => policy(&[STYLE, style], has_form),
     };
     respond_under(policy, StatusCode::OK, markup.into_string())
+}
+
+/// Says that the chains are not real.
+pub(in crate::http::pages) fn test_notice(language: Language) -> Markup {
+    let (headline, text) = language.texts().test;
+    html! { aside #test { strong { (headline) } " " (text) } }
 }
 
 /// Renders the part of the page that changes with the payment.
@@ -390,7 +395,8 @@ fn transaction(texts: &Texts, chain_id: u64, hash: &str) -> Option<Markup> {
 }
 
 /// Renders a time in a form of every language. The script converts it to the reader's language and time zone.
-fn moment(at: Timestamp) -> Markup {
+/// A time, which the script converts to the time zone of the payer.
+pub(in crate::http::pages) fn moment(at: Timestamp) -> Markup {
     let text = chrono::DateTime::<chrono::Utc>::from(at).format("%Y-%m-%d %H:%M UTC").to_string();
     html! { time datetime=(at) { (text) } }
 }

@@ -1,7 +1,7 @@
 //! `GET /pay/{token}/refund`: a payer asks for late, misdirected or excess money back. Anyone who has the link can open it, so
 //! it shows no addresses.
 //!
-//! `message` is what the sending account signs, `texts` has all words, and `view` renders. The form for payers who paid from an
+//! `message` is what the sending account signs, `texts` has all words in each language, and `view` renders. The form for payers who paid from an
 //! exchange works without JavaScript; `refund.js` asks a wallet for the signature. A request is a command of the payment, which
 //! carries it out, or keeps it for the PSP.
 
@@ -33,7 +33,7 @@ use payferry_journal::audit::{Actor, NewAuditEntry};
 use serde::Serialize;
 use serde_json::json;
 
-use super::pay::{Admitted, Language, failure, find};
+use super::pay::{Admitted, Language, answer, find};
 use crate::http::money::outbound::check_reconciled;
 use crate::http::payments::authorize::hex;
 use crate::http::payments::chain_id;
@@ -106,6 +106,7 @@ fn money_value(payment: &Payment, asset: Option<Asset>, amount: Amount) -> Strin
 pub(in crate::http) async fn show(
     admitted: Admitted,
     State(app): State<AppState>,
+    language: Language,
     token: Result<Path<String>, PathRejection>,
     uri: Uri,
 ) -> Response {
@@ -114,15 +115,20 @@ pub(in crate::http) async fn show(
         let payment = find(&app, token).await?;
         let policy = policy(&app, &payment).await?;
         let is_done = QueryFields::of(&uri).optional("done", |word| Ok(word.to_owned())).is_some();
-        Ok(view::page(&app, &payment, &RefundPageView { status: StatusCode::OK, policy, refused: None, is_done }))
+        Ok(view::page(
+            &app,
+            &payment,
+            &RefundPageView { language, status: StatusCode::OK, policy, refused: None, is_done },
+        ))
     };
-    shown.await.unwrap_or_else(|error: ApiError| failure(Language::English, &error))
+    answer(language, shown.await)
 }
 
 /// Takes the form: a request that the PSP decides, to an address that is not proven.
 pub(in crate::http) async fn claim(
     admitted: Admitted,
     State(app): State<AppState>,
+    language: Language,
     token: Result<Path<String>, PathRejection>,
     form: Result<FormValues, FormRejection>,
 ) -> Response {
@@ -134,7 +140,7 @@ pub(in crate::http) async fn claim(
     };
     let (payment, policy) = match found.await {
         Ok(found) => found,
-        Err(error) => return failure(Language::English, &error),
+        Err(error) => return answer(language, Err(error)),
     };
     let form = form.unwrap_or_default();
     let taken = async {
@@ -160,7 +166,8 @@ pub(in crate::http) async fn claim(
         tracing::error!(error = reason, "a payer's request for a refund failed: {reason}");
     }
     let refused = Some((&form, &*error.code()));
-    view::page(&app, &payment, &RefundPageView { status: error.status(), policy, refused, is_done: false })
+    let shown = RefundPageView { language, status: error.status(), policy, refused, is_done: false };
+    answer(language, Ok(view::page(&app, &payment, &shown)))
 }
 
 fn read_form(form: &FormValues) -> Result<ClaimRequest, ApiError> {

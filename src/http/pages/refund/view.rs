@@ -9,14 +9,14 @@ use payferry_domain::payment::{
     PayerRefunds, PayerRequest, Payment, REFUND_NOTE_CHARS_MAX, RefundRequestState, RefundState, SettlementState,
     Status,
 };
-use payferry_domain::{Amount, Asset, Timestamp, Token};
+use payferry_domain::{Amount, Asset, Token};
 use payferry_httpkit::pages::form::FormValues;
 use payferry_httpkit::pages::{ICON, respond_under, script_policy};
 use serde_json::{Map, Value};
 
-use super::texts::{EN, Texts, fill};
+use super::texts::{Texts, fill};
 use super::{ADDRESS, MONEY, NOTE, money_value};
-use crate::http::pages::pay::chain_name;
+use crate::http::pages::pay::{Language, chain_name, moment, test_notice};
 use crate::http::payments::refunds::token_of;
 use crate::http::state::{AppShared, Environment};
 
@@ -30,6 +30,8 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| script_policy(&[STYLE], 
 
 /// Content of the page besides the payment.
 pub(super) struct RefundPageView<'a> {
+    /// Language of the page.
+    pub language: Language,
     /// Status of the answer.
     pub status: StatusCode,
     /// The offer to payers now.
@@ -42,10 +44,10 @@ pub(super) struct RefundPageView<'a> {
 
 /// The page.
 pub(super) fn page(app: &AppShared, payment: &Payment, shown: &RefundPageView<'_>) -> Response {
-    let texts = &EN;
+    let texts = Texts::of(shown.language);
     let markup = html! {
         (DOCTYPE)
-        html lang=(texts.language) {
+        html lang=(shown.language) {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
@@ -56,7 +58,7 @@ pub(super) fn page(app: &AppShared, payment: &Payment, shown: &RefundPageView<'_
             }
             body {
                 @if app.config.environment == Environment::Sandbox {
-                    aside #test { strong { (texts.test.0) } " " (texts.test.1) }
+                    (test_notice(shown.language))
                 }
                 (content(app, payment, shown, texts))
                 script { (PreEscaped(SCRIPT)) }
@@ -69,9 +71,8 @@ pub(super) fn page(app: &AppShared, payment: &Payment, shown: &RefundPageView<'_
 fn content(app: &AppShared, payment: &Payment, shown: &RefundPageView<'_>, texts: &Texts) -> Markup {
     let is_off = shown.policy.is_off();
     let sums = if is_off { Vec::new() } else { payment.returnable() };
-    let contact = contact(payment, texts);
     let explanation = if is_off {
-        fill(texts.not_offered, &[("contact", &lower_first(contact))])
+        texts.about(payment, texts.not_offered)
     } else if !sums.is_empty() {
         texts.explanation.to_owned()
     } else if is_settling(payment) {
@@ -95,10 +96,10 @@ fn content(app: &AppShared, payment: &Payment, shown: &RefundPageView<'_>, texts
                 }
             }
             @if !sums.is_empty() {
-                (signing(shown.policy, contact, texts))
-                (form(payment, &sums, shown, contact, texts))
+                (signing(payment, shown.policy, texts))
+                (form(payment, &sums, shown, texts))
             }
-            (requests(payment, contact, texts))
+            (requests(payment, texts))
             p #foot { a href=(app.magic_link(&payment.terms.link_token)) { (texts.back) } }
         }
     }
@@ -110,12 +111,12 @@ fn is_settling(payment: &Payment) -> bool {
     queued && payment.status == Status::Confirmed && !payment.excess_received().is_zero()
 }
 
-fn signing(policy: PayerRefunds, contact: &str, texts: &Texts) -> Markup {
+fn signing(payment: &Payment, policy: PayerRefunds, texts: &Texts) -> Markup {
     let explanation = if policy == PayerRefunds::Sender { texts.sign_at_once } else { texts.sign_approve };
     html! {
         section aria-labelledby="sign-title" {
             h2 #sign-title { (texts.sign_headline) }
-            p.soft { (fill(explanation, &[("contact", contact)])) }
+            p.soft { (texts.about(payment, explanation)) }
             p #no-wallet .notice { (texts.sign_no_wallet) }
             button #sign .pay type="button" hidden { (texts.sign_button) }
             p #told role="status" aria-live="polite" {}
@@ -127,21 +128,14 @@ fn signing(policy: PayerRefunds, contact: &str, texts: &Texts) -> Markup {
     }
 }
 
-fn form(
-    payment: &Payment,
-    sums: &[(Option<Asset>, Amount)],
-    shown: &RefundPageView<'_>,
-    contact: &str,
-    texts: &Texts,
-) -> Markup {
+fn form(payment: &Payment, sums: &[(Option<Asset>, Amount)], shown: &RefundPageView<'_>, texts: &Texts) -> Markup {
     let empty = FormValues::default();
     let (values, error) = shown.refused.map_or((&empty, None), |(values, code)| (values, Some(texts.error(code))));
     let is_wrong = shown.refused.is_some_and(|(_, code)| code == "validation_failed").then_some("true");
-    let with_contact = |text: &str| fill(text, &[("contact", contact)]);
     html! {
         section aria-labelledby="form-title" {
             h2 #form-title { (texts.form_headline) }
-            p.soft { (with_contact(texts.form_explanation)) }
+            p.soft { (texts.about(payment, texts.form_explanation)) }
             @if let Some(error) = error { p #refused .notice role="alert" { (error) } }
             form.stack #claim method="post" {
                 label {
@@ -160,7 +154,7 @@ fn form(
                         autocomplete="off" spellcheck="false" aria-invalid=[is_wrong];
                 }
                 label {
-                    (with_contact(texts.form_note))
+                    (texts.form_note)
                     small { (texts.form_note_hint) }
                     input type="text" name=(NOTE) value=(values.value(NOTE)) maxlength=(REFUND_NOTE_CHARS_MAX) autocomplete="off";
                 }
@@ -171,7 +165,7 @@ fn form(
 }
 
 /// Lists the requests, without their addresses.
-fn requests(payment: &Payment, contact: &str, texts: &Texts) -> Markup {
+fn requests(payment: &Payment, texts: &Texts) -> Markup {
     html! {
         @if !payment.refund_requests.is_empty() {
             section aria-labelledby="requests-title" {
@@ -180,7 +174,7 @@ fn requests(payment: &Payment, contact: &str, texts: &Texts) -> Markup {
                     @for request in payment.refund_requests.iter().rev() {
                         li id=(request.id) data-status=(request.state) {
                             strong { (sum(payment, request.asset, request.amount, texts)) } " "
-                            span.soft { (moment(request.requested_at)) " · " (fill(progress(payment, request, texts), &[("contact", contact)])) }
+                            span.soft { (moment(request.requested_at)) " · " (texts.about(payment, progress(payment, request, texts))) }
                         }
                     }
                 }
@@ -225,21 +219,6 @@ fn is_overpaid(payment: &Payment) -> bool {
         && payment.amount_received() > payment.terms.amount
 }
 
-fn contact(payment: &Payment, texts: &Texts) -> &'static str {
-    if payment.terms.purpose.is_pay_in() { texts.merchant } else { texts.sender_of_link }
-}
-
-/// The text inside a sentence.
-fn lower_first(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(char::to_lowercase).into_iter().flatten().chain(letters).collect()
-}
-
-fn moment(at: Timestamp) -> Markup {
-    let text = chrono::DateTime::<chrono::Utc>::from(at).format("%-d %b %Y, %H:%M UTC").to_string();
-    html! { time datetime=(at) { (text) } }
-}
-
 fn json(words: &[(&str, &str)]) -> String {
     let words: Map<String, Value> = words.iter().map(|(name, text)| ((*name).to_owned(), (*text).into())).collect();
     Value::Object(words).to_string()
@@ -260,7 +239,8 @@ mod tests {
         let used =
             SCRIPT.split("words.").skip(1).map(|rest| rest.split(|c: char| !c.is_alphanumeric()).next().unwrap());
         for name in used.filter(|name| !name.is_empty()) {
-            assert!(name == "words" || EN.script.iter().any(|(known, _)| known == &name), "{name}");
+            let texts = Texts::of(Language::English);
+            assert!(name == "words" || texts.script.iter().any(|(known, _)| known == &name), "{name}");
         }
     }
 }
