@@ -111,8 +111,6 @@ pub(super) struct State<A: Aggregate> {
     has_left: bool,
     /// A client waits for the current command.
     has_caller: bool,
-    /// Context of the span of the current command, if it is exported.
-    traceparent: Option<String>,
     /// Effects to run at the end of the current message. They remain valid even if its command fails.
     effects: Vec<A::Effect>,
 }
@@ -239,39 +237,6 @@ impl<A: Aggregate> AggregateActor<A> {
         is_from_client: bool,
         state: &mut State<A>,
     ) -> Outcome<A> {
-        let mut span = self.span_of(command, state);
-        state.traceparent = span.is_exported().then(|| span.traceparent()).flatten();
-        let outcome = self.until_decided(command, rows, is_from_client, state).await;
-        state.traceparent = None;
-        span.fail(|| outcome.as_ref().err().map(|failed| failed.error.to_string()));
-        outcome
-    }
-
-    /// The span of a command. The step that the command reports gets one that ends here.
-    fn span_of(&self, command: &A::Command, state: &State<A>) -> Span {
-        let aggregate = &*state.aggregate;
-        let parent = aggregate.traceparent();
-        let mut span = Span::below(parent, A::command_name(command), SpanKind::Internal);
-        if !span.is_exported() {
-            return span;
-        }
-        span.set(A::KIND.as_str(), || aggregate.id().to_string());
-        if let Some((name, begun_at)) = aggregate.step_before(command) {
-            // The clock of the payments may be ahead of the wall clock.
-            let took_ms = self.aggregates.clock.now::<Timestamp>().millis_since(begun_at);
-            let took = Duration::from_millis(u64::try_from(took_ms).unwrap_or_default());
-            drop(Span::since(SystemTime::now() - took, parent, name, SpanKind::Internal));
-        }
-        span
-    }
-
-    async fn until_decided(
-        &self,
-        command: &A::Command,
-        rows: &A::Rows,
-        is_from_client: bool,
-        state: &mut State<A>,
-    ) -> Outcome<A> {
         let mut must_read = is_from_client;
         for _ in 0..CONFLICTS_MAX {
             must_read &= !state.stale;
@@ -286,13 +251,39 @@ impl<A: Aggregate> AggregateActor<A> {
         Err(Failed::contended())
     }
 
-    /// Decides and commits; returns `false` if another writer changed the row, or may have changed it: the command would
-    /// change nothing, and `must_read` is set.
+    /// Exports the span of the step that a command reports, which ends now.
+    fn trace_step(&self, command: &A::Command, state: &State<A>) {
+        if let Some((name, begun_at)) = state.aggregate.step_before(command) {
+            // The clock of the payments may be ahead of the wall clock.
+            let took_ms = self.aggregates.clock.now::<Timestamp>().millis_since(begun_at);
+            let took = Duration::from_millis(u64::try_from(took_ms).unwrap_or_default());
+            drop(Span::since(SystemTime::now() - took, state.aggregate.traceparent(), name, SpanKind::Internal));
+        }
+    }
+
+    /// Attempts a command in a span.
     async fn attempt(
         &self,
         command: &A::Command,
         rows: &A::Rows,
         must_read: bool,
+        state: &mut State<A>,
+    ) -> Outcome<A, bool> {
+        let mut span = Span::below(state.aggregate.traceparent(), A::command_name(command), SpanKind::Internal);
+        span.set(A::KIND.as_str(), || state.aggregate.id().to_string());
+        let attempted = self.decide_and_commit(command, rows, must_read, &span, state).await;
+        span.fail(|| attempted.as_ref().err().map(|failed| failed.error.to_string()));
+        attempted
+    }
+
+    /// Decides and commits; returns `false` if another writer changed the row, or may have changed it: the command would
+    /// change nothing, and `must_read` is set.
+    async fn decide_and_commit(
+        &self,
+        command: &A::Command,
+        rows: &A::Rows,
+        must_read: bool,
+        span: &Span,
         state: &mut State<A>,
     ) -> Outcome<A, bool> {
         let decided = state.aggregate.decide(&self.aggregates, command, rows).await;
@@ -304,7 +295,7 @@ impl<A: Aggregate> AggregateActor<A> {
             Decided::Known(write, due) => {
                 match write {
                     None => {}
-                    Some(write) => match self.submit(state, write).await {
+                    Some(write) => match self.submit(state, write, span).await {
                         Ok(()) => {}
                         Err(JournalError::Conflict) => {
                             state.stale = true;
@@ -318,7 +309,10 @@ impl<A: Aggregate> AggregateActor<A> {
             }
             Decided::Change(write, transition) => (write, transition),
         };
-        match self.submit(state, write).await {
+        if span.is_exported() {
+            self.trace_step(command, state);
+        }
+        match self.submit(state, write, span).await {
             Ok(()) => {
                 let (aggregate, due) = A::committed(transition, &self.aggregates);
                 *state.aggregate = aggregate;
@@ -339,11 +333,11 @@ impl<A: Aggregate> AggregateActor<A> {
 
     /// Submits a write. It is written even if this actor ends meanwhile: its successor may then have read the row too
     /// early, and gets a message to read it again.
-    async fn submit(&self, state: &State<A>, write: JournalWrite) -> Result<(), JournalError> {
+    async fn submit(&self, state: &State<A>, write: JournalWrite, span: &Span) -> Result<(), JournalError> {
         let (answer, answered) = tokio::sync::oneshot::channel();
         let (aggregates, id) = (self.aggregates.clone(), state.aggregate.id());
         let write = if state.has_caller { write.urgent() } else { write };
-        let span = Span::below(state.traceparent.as_deref(), "journal.commit", SpanKind::Internal);
+        let span = span.child("journal.commit", SpanKind::Internal);
         tokio::spawn(async move {
             let outcome = aggregates.journal.submit(write).await.map(|_| ());
             drop(span);
@@ -455,7 +449,7 @@ pub(super) async fn guest<A: Aggregate>(aggregates: Arc<Aggregates<A>>, id: A::I
 
 impl<A: Aggregate> State<A> {
     const fn new(aggregate: Box<A>, has_caller: bool) -> Self {
-        Self { aggregate, stale: false, has_left: false, has_caller, traceparent: None, effects: Vec::new() }
+        Self { aggregate, stale: false, has_left: false, has_caller, effects: Vec::new() }
     }
 
     fn memory(&self) -> ActorMemory<A::Effect> {

@@ -56,11 +56,15 @@ impl Span {
 
     /// A span that began at this time.
     pub fn since(begun_at: SystemTime, parent: Option<&str>, name: &'static str, kind: SpanKind) -> Self {
-        let begin = |tracer: &SdkTracer| {
-            let builder = SpanBuilder::from_name(name).with_kind(kind).with_start_time(begun_at);
-            Some(tracer.build_with_context(builder, &context_of(Some(read(parent?)?))))
-        };
-        Self { exported: TRACER.get().and_then(begin), caller: None }
+        // Without an exporter, the context is not read.
+        let parent = TRACER.get().and(parent).and_then(read);
+        Self { exported: parent.and_then(|parent| begin(begun_at, parent, name, kind)), caller: None }
+    }
+
+    /// A span that begins now, below this one.
+    pub fn child(&self, name: &'static str, kind: SpanKind) -> Self {
+        let parent = self.exported.as_ref().filter(|span| span.is_recording()).map(|span| span.span_context().clone());
+        Self { exported: parent.and_then(|parent| begin(SystemTime::now(), parent, name, kind)), caller: None }
     }
 
     /// True if the span is exported.
@@ -92,6 +96,11 @@ impl Span {
             span.set_status(Status::error(why));
         }
     }
+}
+
+fn begin(begun_at: SystemTime, parent: SpanContext, name: &'static str, kind: SpanKind) -> Option<SdkSpan> {
+    let builder = SpanBuilder::from_name(name).with_kind(kind).with_start_time(begun_at);
+    Some(TRACER.get()?.build_with_context(builder, &context_of(Some(parent))))
 }
 
 fn context_of(parent: Option<SpanContext>) -> Context {

@@ -6,7 +6,7 @@ mod logs;
 mod plots;
 mod queries;
 mod rules;
-mod traces;
+pub(crate) mod traces;
 
 use std::path::Path;
 

@@ -5,6 +5,7 @@ mod faults;
 mod figures;
 mod restarts;
 mod sandbox;
+mod traces;
 mod work;
 
 use std::collections::BTreeMap;
