@@ -87,6 +87,12 @@ impl Devchain {
     /// Replaces the last `depth` blocks with `depth + 1` empty ones with other hashes, and returns the new head. The
     /// replacements keep the timestamps of the replaced blocks.
     pub async fn reorg(&self, depth: u64, dropped: Dropped) -> Result<BlockRef, ChainError> {
+        blocking(&self.engine, move |engine| engine.reorg(|_| depth, dropped == Dropped::Remine)).await
+    }
+
+    /// Like [`Self::reorg`], replaces this block and all later ones, also if blocks are mined meanwhile.
+    pub async fn reorg_from(&self, block: u64, dropped: Dropped) -> Result<BlockRef, ChainError> {
+        let depth = move |head: u64| (head + 1).saturating_sub(block);
         blocking(&self.engine, move |engine| engine.reorg(depth, dropped == Dropped::Remine)).await
     }
 

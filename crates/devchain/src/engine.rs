@@ -197,8 +197,9 @@ impl Engine {
         Ok(())
     }
 
-    pub(crate) fn reorg(&self, depth: u64, remine: bool) -> Result<BlockRef, ChainError> {
+    pub(crate) fn reorg(&self, depth: impl FnOnce(u64) -> u64, remine: bool) -> Result<BlockRef, ChainError> {
         let _turn = self.turn()?;
+        let depth = depth(self.head().number);
         let (blocks, offset_secs) = {
             let chain = self.chain.read();
             let clock = *self.clock.lock();

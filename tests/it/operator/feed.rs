@@ -28,7 +28,7 @@ async fn orphaned(service: &ServiceFixture) -> Reply {
     let confirmed = service.app.payment_when(&payment, "confirmed").await;
     let chain = service.app.env().chain(Chain::Base).devchain();
     let block = confirmed["transfers"][0]["block_number"].as_u64().unwrap();
-    chain.reorg(chain.head().number + 1 - block, Dropped::Discard).await.unwrap();
+    chain.reorg_from(block, Dropped::Discard).await.unwrap();
     service.app.payment_when(&payment, "pending").await
 }
 
@@ -63,7 +63,7 @@ async fn orphaned_settlement_and_its_money_are_listed() {
     service.hold("settlement:base").await;
     let chain = service.app.env().chain(Chain::Base).devchain();
     let paid_in = service.app.get(&settled.path()).await["transfers"][0]["block_number"].as_u64().unwrap();
-    chain.reorg(chain.head().number + 1 - paid_in, Dropped::Discard).await.unwrap();
+    chain.reorg_from(paid_in, Dropped::Discard).await.unwrap();
     let item = until_stuck(&service, "settlement_orphaned", true).await;
     assert_has(&item, json!({ "payment_id": settled.id(), "money": "10.00 USDC" }));
     assert!(service.lift("settlement:base").await);
@@ -83,7 +83,7 @@ async fn overdrawn_payment_is_listed() {
     service.app.get_until(&refunds, |reply| reply["refunds"][0]["status"] == "sent").await;
     service.hold("sending:base").await;
     let chain = service.app.env().chain(Chain::Base).devchain();
-    chain.reorg(chain.head().number + 1 - paid_in, Dropped::Discard).await.unwrap();
+    chain.reorg_from(paid_in, Dropped::Discard).await.unwrap();
     let item = until_stuck(&service, "overdrawn", true).await;
     assert_has(
         &item,

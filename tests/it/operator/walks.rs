@@ -315,7 +315,7 @@ async fn money_that_a_deep_reorganisation_dropped_is_acknowledged_or_paid_again(
     let made = [service.app.paid("10", "confirmed").await, service.app.paid("10", "confirmed").await];
     let chain = service.app.env().chain(Chain::Base).devchain();
     let block = service.app.get(&made[0].path()).await["transfers"][0]["block_number"].as_u64().unwrap();
-    chain.reorg(chain.head().number + 1 - block, Dropped::Discard).await.unwrap();
+    chain.reorg_from(block, Dropped::Discard).await.unwrap();
     let is_raised = async || {
         let read = [service.app.get(&made[0].path()).await, service.app.get(&made[1].path()).await];
         read.iter().all(|payment| payment["status"] == "pending")

@@ -253,7 +253,7 @@ impl ChainEnv {
 
     /// Reorgs this block and all later ones.
     pub async fn reorg_from(&self, block: u64, dropped: Dropped) {
-        self.reorg(self.devchain.head().number + 1 - block, dropped).await;
+        self.devchain.reorg_from(block, dropped).await.unwrap();
     }
 
     /// Balance of an account, base units.

@@ -123,7 +123,7 @@ async fn reorg(engine: &Arc<Engine>, mut params: Params) -> Answer {
         return Err(RpcError::invalid_params("transactions for the new blocks are not supported"));
     }
     let remine = params.optional::<bool>(2, "remine")?.unwrap_or(false);
-    blocking(engine, move |engine| engine.reorg(depth, remine)).await?;
+    blocking(engine, move |engine| engine.reorg(|_| depth, remine)).await?;
     json(&Value::Null)
 }
 
