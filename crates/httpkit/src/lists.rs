@@ -8,10 +8,10 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use payferry_domain::Timestamp;
 use payferry_entities::Database;
-use sea_orm::sea_query::{Expr, ExprTrait as _, SimpleExpr};
+use sea_orm::sea_query::{Asterisk, Expr, ExprTrait as _, Query, SimpleExpr};
 use sea_orm::{
-    DbErr, DeriveValueType, EntityTrait, PaginatorTrait, PartialModelTrait, QueryFilter, QueryOrder, QuerySelect,
-    Select,
+    ConnectionTrait as _, DbErr, DeriveValueType, EntityTrait, FromQueryResult, PartialModelTrait, QueryFilter,
+    QueryOrder, QueryResult, QuerySelect, QueryTrait as _, Select,
 };
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
@@ -157,41 +157,80 @@ pub struct Found<M> {
     pub next_cursor: Option<String>,
 }
 
-/// Reads a page of rows, newest first by two columns, whose values `key` returns. A list that fits into its first page is
-/// not counted.
-pub async fn read_page<E: EntityTrait, M: PartialModelTrait + Send + Sync>(
+/// Reads a page of rows, newest first by two columns, whose values `key` returns, and counts the list.
+pub async fn read_page<E: EntityTrait, M: PartialModelTrait>(
     database: &Database,
     wanted: Select<E>,
     order: [E::Column; 2],
     page: &Page<NewestKey>,
     key: impl FnOnce(&M) -> NewestKey,
-) -> Result<Found<M>, ApiError>
-where
-    E::Model: Send + Sync,
-{
-    let count = wanted.clone();
-    read_counted_page(database, wanted, order, page, key, count.count(database.reader())).await
+) -> Result<Found<M>, ApiError> {
+    let total = count(&wanted, order[0]);
+    read_counted_page(database, wanted, order, page, key, total).await
 }
 
-/// As [`read_page`], for a list whose rows `total` counts. It is not polled for a list that fits into its first page.
-pub async fn read_counted_page<E: EntityTrait, M: PartialModelTrait + Send + Sync>(
+/// As [`read_page`], for a list whose rows the SQL expression `total` counts. It is part of the statement that reads the page,
+/// so one state of the database has both.
+pub async fn read_counted_page<E: EntityTrait, M: PartialModelTrait>(
     database: &Database,
     wanted: Select<E>,
     order: [E::Column; 2],
     page: &Page<NewestKey>,
     key: impl FnOnce(&M) -> NewestKey,
-    total: impl Future<Output = Result<u64, DbErr>>,
+    total: Expr,
 ) -> Result<Found<M>, ApiError> {
     let [first, then] = order;
     let mut rows = wanted.order_by_desc(first).order_by_desc(then).limit(page.rows_max()).offset(page.offset);
     if let Some(after) = &page.after {
         rows = rows.filter(older::<E>(order, after.clone()));
     }
-    let mut rows: Vec<M> = rows.into_partial_model().all(database.reader()).await?;
-    let next_cursor = page.next_cursor(&mut rows, key)?;
-    let is_whole = next_cursor.is_none() && page.after.is_none() && (page.offset == 0 || !rows.is_empty());
-    let total = if is_whole { page.offset + u64::try_from(rows.len()).unwrap_or(u64::MAX) } else { total.await? };
-    Ok(Found { total, rows, next_cursor })
+    let rows = M::select_cols(rows.select_only()).expr_as(total.clone(), Total::COLUMN);
+    let mut rows: Vec<Counted<M>> = rows.into_model().all(database.reader()).await?;
+    let next_cursor = page.next_cursor(&mut rows, |counted| key(&counted.row))?;
+    let total = if let Some(counted) = rows.first() {
+        counted.total
+    } else {
+        // The page begins after the last row.
+        let counted = database.reader().query_one(Query::select().expr_as(total, Total::COLUMN)).await?;
+        counted.map(|row| Total::from_query_result(&row, "")).transpose()?.unwrap_or_default()
+    };
+    Ok(Found { total: total.0, rows: rows.into_iter().map(|counted| counted.row).collect(), next_cursor })
+}
+
+/// SQL expression for the number of rows of a list. The list is read by any one of its columns.
+pub fn count<E: EntityTrait>(wanted: &Select<E>, column: E::Column) -> Expr {
+    let rows = wanted.clone().select_only().column(column).into_query();
+    Query::select().expr(Expr::col(Asterisk).count()).from_subquery(rows, "list").take().into()
+}
+
+/// A row of a page, with the number of rows in the whole list.
+struct Counted<M> {
+    row: M,
+    total: Total,
+}
+
+impl<M: FromQueryResult> FromQueryResult for Counted<M> {
+    fn from_query_result(result: &QueryResult, prefix: &str) -> Result<Self, DbErr> {
+        let total = Total::from_query_result(result, prefix)?;
+        Ok(Self { row: M::from_query_result(result, prefix)?, total })
+    }
+}
+
+/// Number of rows in a list.
+#[derive(Clone, Copy, Default)]
+struct Total(u64);
+
+impl Total {
+    /// Its name in a statement.
+    const COLUMN: &str = "rows_in_list";
+}
+
+impl FromQueryResult for Total {
+    fn from_query_result(result: &QueryResult, prefix: &str) -> Result<Self, DbErr> {
+        let total: i64 = result.try_get(prefix, Self::COLUMN)?;
+        let error = |_| DbErr::Custom(format!("a list has {total} rows, which is negative"));
+        u64::try_from(total).map(Self).map_err(error)
+    }
 }
 
 /// A time in an answer: milliseconds in a row, ISO 8601 in JSON. The API description knows it by its name, which is that

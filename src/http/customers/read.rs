@@ -95,10 +95,10 @@ pub async fn list(parts: ListOf) -> Result<Answer, ApiError> {
     let filters = CustomerFilters::read(&mut query);
     let page = Page::read("customers", query)?;
     let (database, order) = (app.database(), [Column::CreatedAt, Column::Id]);
-    let wanted = Wanted::find(database, caller.psp_id, filters).await?;
+    let Wanted { rows, total } = Wanted::find(database, caller.psp_id, filters).await?;
     let key = |customer: &CustomerSummary| (customer.created_at.0, customer.id.clone());
     let Found { total, rows: customers, next_cursor } =
-        read_counted_page(database, wanted.rows.clone(), order, &page, key, wanted.total(database)).await?;
+        read_counted_page(database, rows, order, &page, key, total).await?;
     let (limit, offset) = (page.limit, page.offset);
     Answer::ok(&CustomerList { message: "Customers", total, limit, offset, next_cursor, customers })
 }

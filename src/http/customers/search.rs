@@ -5,10 +5,11 @@
 
 use payferry_accounts::contains;
 use payferry_domain::PspId;
+use payferry_entities::Database;
 use payferry_entities::customers::{Column, Entity};
-use payferry_entities::{Database, query_all};
-use sea_orm::sea_query::{BinOper, Expr, ExprTrait as _, SimpleExpr};
-use sea_orm::{Condition, DbBackend, DbErr, EntityTrait, PaginatorTrait, QueryFilter, Select};
+use payferry_httpkit::lists::count;
+use sea_orm::sea_query::{BinOper, Expr, ExprTrait as _, Query};
+use sea_orm::{Condition, ConnectionTrait as _, DbBackend, DbErr, EntityTrait, QueryFilter, Select};
 
 use super::read::CustomerFilters;
 
@@ -19,22 +20,13 @@ mod tests;
 const INDEXED_CHARS_MIN: usize = 3;
 /// A search that matches at least one of so many customers reads the list in its order until the page is full. This costs less
 /// than sorting the matches, and still no more than this number of customers per match.
-const CUSTOMERS_PER_MATCH_MAX: u64 = 16;
+const CUSTOMERS_PER_MATCH_MAX: i64 = 16;
 
 /// A PSP's customers that match the filters of a list.
 pub(super) struct Wanted {
     pub(super) rows: Select<Entity>,
-    total: Total,
-}
-
-/// Source of the number of customers in a list.
-enum Total {
-    /// All customers of the PSP.
-    All(PspId),
-    /// The index has counted them.
-    Known(u64),
-    /// They must be counted.
-    Counted,
+    /// SQL expression for their number.
+    pub(super) total: Expr,
 }
 
 impl Wanted {
@@ -48,10 +40,10 @@ impl Wanted {
             None => None,
         };
         let total = match (&text, &matches) {
-            _ if status.is_some() || kyc_status.is_some() => Total::Counted,
-            (None, _) => Total::All(psp_id),
-            (Some(_), Some(matches)) => Total::Known(matches.count),
-            (Some(_), None) => Total::Counted,
+            _ if status.is_some() || kyc_status.is_some() => None,
+            (None, _) => Some(customers(psp_id)),
+            (Some(_), Some(matches)) => Some(Expr::value(matches.count)),
+            (Some(_), None) => None,
         };
         let few = matches.filter(Matches::are_few);
         // SQLite would read the list in its order, because it cannot know that the matches are few.
@@ -68,52 +60,50 @@ impl Wanted {
             .add_option(email)
             .add_option(kyc_status.map(|kyc_status| column(Column::KycStatus).eq(kyc_status.as_str())))
             .add_option(status.map(|is_active| Expr::col((Entity, Column::IsActive)).eq(is_active)));
-        Ok(Self { rows: Entity::find().filter(wanted), total })
-    }
-
-    /// Reads the number of customers in the list.
-    pub(super) async fn total(&self, database: &Database) -> Result<u64, DbErr> {
-        match self.total {
-            Total::All(psp_id) => {
-                let rows = query_all(database.reader(), CUSTOMERS, [psp_id.to_string().into()]).await?;
-                number(rows.first().map(|row| row.try_get_by_index(0)))
-            }
-            Total::Known(count) => Ok(count),
-            Total::Counted => self.rows.clone().count(database.reader()).await,
-        }
+        let rows = Entity::find().filter(wanted);
+        Ok(Self { total: total.unwrap_or_else(|| count(&rows, Column::Id)), rows })
     }
 }
 
-/// Reads the number of customers of a PSP.
-const CUSTOMERS: &str = "SELECT CAST(COALESCE(SUM(customers), 0) AS BIGINT) FROM customer_counts WHERE psp_id = $1";
+/// SQL expression for the number of customers of a PSP.
+fn customers(psp_id: PspId) -> Expr {
+    let sum = Expr::cust("CAST(COALESCE(SUM(customers), 0) AS BIGINT)");
+    Query::select()
+        .expr(sum)
+        .from("customer_counts")
+        .and_where(Expr::col("psp_id").eq(psp_id.to_string()))
+        .take()
+        .into()
+}
 
 /// Customers whose email contains a text, according to the index.
 struct Matches {
     backend: DbBackend,
     /// Term of the index.
     term: String,
-    count: u64,
+    count: i64,
     /// Customers of the PSP.
-    customers: u64,
+    customers: i64,
 }
 
 impl Matches {
     async fn count(database: &Database, psp_id: PspId, text: &str) -> Result<Self, DbErr> {
         let backend = database.backend();
-        let (term, count) = match backend {
+        let (term, found) = match backend {
             DbBackend::Postgres => (
                 format!("'{psp_id}_{}':*", hex::encode(text)),
-                "SELECT COUNT(*) FROM customers WHERE customer_search_tokens(psp_id, email_search) @@ $2::tsquery",
+                "(SELECT COUNT(*) FROM customers WHERE customer_search_tokens(psp_id, email_search) @@ $1::tsquery)",
             ),
             _ => (
                 format!("{psp_id}_{}*", hex::encode(text)),
-                "SELECT COUNT(*) FROM customer_search WHERE customer_search MATCH $2",
+                "(SELECT COUNT(*) FROM customer_search WHERE customer_search MATCH ?)",
             ),
         };
-        let values = [psp_id.to_string().into(), term.clone().into()];
-        let rows = query_all(database.reader(), &format!("SELECT ({CUSTOMERS}), ({count})"), values).await?;
-        let column = |index| number(rows.first().map(|row| row.try_get_by_index(index)));
-        Ok(Self { backend, term, count: column(1)?, customers: column(0)? })
+        let mut counts = Query::select();
+        counts.expr(Expr::cust_with_values(found, [term.clone()])).expr(customers(psp_id));
+        let row = database.reader().query_one(&counts).await?;
+        let number = |index| row.as_ref().map_or(Ok(0), |row| row.try_get_by_index(index));
+        Ok(Self { backend, term, count: number(0)?, customers: number(1)? })
     }
 
     fn are_few(&self) -> bool {
@@ -121,7 +111,7 @@ impl Matches {
     }
 
     /// Condition that a customer is one of them.
-    fn condition(&self) -> SimpleExpr {
+    fn condition(&self) -> Expr {
         let sql = match self.backend {
             // As an array, PostgreSQL reads the matches before the list.
             DbBackend::Postgres => {
@@ -136,10 +126,4 @@ impl Matches {
         };
         Expr::cust_with_values(sql, [self.term.clone()])
     }
-}
-
-/// The number in a row of a count.
-fn number(read: Option<Result<i64, DbErr>>) -> Result<u64, DbErr> {
-    let count = read.transpose()?.unwrap_or_default();
-    u64::try_from(count).map_err(|_| DbErr::Custom(format!("customer_counts has {count} customers, which is negative")))
 }

@@ -3,6 +3,7 @@
 use payferry_domain::customer::{CustomerKind, KycStatus};
 use payferry_domain::{CustomerId, Timestamp};
 use payferry_entities::customers::Model;
+use payferry_entities::query_all;
 use payferry_harness::database::{TestDatabase, query_plan};
 use payferry_harness::short_or_long;
 use payferry_httpkit::lists::{NewestKey, Page, read_counted_page};
@@ -97,10 +98,9 @@ async fn listed(database: &Database, psp_id: PspId, filters: impl Fn() -> Custom
     let (mut ids, mut totals) = (Vec::new(), Vec::new());
     let mut page: Page<NewestKey> = Page::at("customers", PAGE, 0);
     loop {
-        let wanted = Wanted::find(database, psp_id, filters()).await.unwrap();
+        let Wanted { rows, total } = Wanted::find(database, psp_id, filters()).await.unwrap();
         let key = |row: &CustomerSummary| (row.created_at.0, row.id.clone());
-        let total = wanted.total(database);
-        let read = read_counted_page(database, wanted.rows.clone(), order, &page, key, total).await.unwrap();
+        let read = read_counted_page(database, rows, order, &page, key, total).await.unwrap();
         totals.push(read.total);
         page.after = read.rows.last().map(key);
         ids.extend(read.rows.into_iter().map(|row| row.id));
@@ -208,7 +208,6 @@ async fn erasing_or_changing_an_email_removes_it_from_the_index() {
     execute(format!("DELETE FROM customers WHERE id = '{ada}'")).await.unwrap();
     assert_eq!(listed(&database, psp_id, || filters(Some("erased"))).await, Vec::<String>::new());
     assert_eq!(listed(&database, psp_id, || filters(None)).await, [rows[1].id.clone()]);
-    assert_eq!(Wanted::find(&database, psp_id, filters(None)).await.unwrap().total(&database).await.unwrap(), 1);
     assert_eq!(entries(&test_database).await, before);
 }
 
@@ -267,8 +266,6 @@ async fn concurrent_creations_of_one_psp_are_counted() {
     let database = Database::open(test_database.url()).await.unwrap();
     let each = BATCH * BATCHES * 3 / 4;
     for (search, total) in [(None, WRITERS * each), (Some("writer3@"), each)] {
-        let wanted = Wanted::find(&database, psp_id, filters(search)).await.unwrap();
-        assert_eq!(wanted.total(&database).await.unwrap(), total, "{search:?}");
         assert_eq!(listed(&database, psp_id, || filters(search)).await.len() as u64, total, "{search:?}");
     }
 }
