@@ -22,9 +22,9 @@ const CLOSED_LOAD: f64 = 5.0;
 const CALM_SAMPLES: u32 = 100;
 /// Share of the load [`AGAIN_SAMPLES`] before below which the queue is becoming shorter: the rate is low enough.
 const SHORTER_SHARE: f64 = 0.8;
-/// Factor of the rate when the service becomes overloaded without a limit, relative to what it admitted.
+/// Factor of the rate when the service becomes overloaded without a limit and without a budget, relative to what it admitted.
 const FIRST_DECREASE: f64 = 0.5;
-/// Factor of the rate when the service becomes overloaded with a limit.
+/// Factor of the rate when the service becomes overloaded although something limits it.
 const DECREASE: f64 = 0.85;
 /// Increase of the rate per second in which it refused payments.
 const INCREASE: f64 = 0.02;
@@ -74,8 +74,9 @@ impl Controller {
         is_admitted
     }
 
-    /// Takes the load of the last [`SAMPLE`]: the delay of a queue relative to its target, the highest of all queues.
-    pub(super) fn sampled(&mut self, load: f64) {
+    /// Takes the load of the last [`SAMPLE`]: the delay of a queue relative to its target, the highest of all queues. `budget`:
+    /// payments per second for which the processors have time, if that is known; it limits admission, too.
+    pub(super) fn sampled(&mut self, load: f64, budget: Option<f64>) {
         let seconds = SAMPLE.as_secs_f64();
         let (admitted, refused) = (std::mem::take(&mut self.admitted), std::mem::take(&mut self.refused));
         self.above = if load > 1.0 { self.above + 1 } else { 0 };
@@ -87,7 +88,11 @@ impl Controller {
         self.is_closed = overloaded_for.is_some() && load > CLOSED_LOAD;
         if let Some(samples) = overloaded_for.filter(|samples| samples.is_multiple_of(AGAIN_SAMPLES)) {
             if samples == 0 || load >= self.load_before * SHORTER_SHARE {
-                let rate = self.rate.map_or(self.recent * FIRST_DECREASE, |rate| rate * DECREASE);
+                let rate = match (self.rate, budget) {
+                    (Some(rate), _) => rate * DECREASE,
+                    (None, Some(budget)) => self.recent.min(budget) * DECREASE,
+                    (None, None) => self.recent * FIRST_DECREASE,
+                };
                 self.overloaded_at = self.rate.unwrap_or(self.recent);
                 self.rate = Some(rate.max(RATE_MIN));
             }
@@ -131,7 +136,7 @@ mod tests {
         let mut controller = Controller::default();
         for _ in 0..50 {
             assert_eq!(offered(&mut controller, 1_000), 1_000);
-            controller.sampled(1.0);
+            controller.sampled(1.0, None);
         }
         assert_eq!(controller.limit(), None);
     }
@@ -141,7 +146,7 @@ mod tests {
         let mut controller = Controller::default();
         for sample in 0..50 {
             assert_eq!(offered(&mut controller, 100), 100);
-            controller.sampled(if sample % 5 == 4 { 0.0 } else { ABOVE * 10.0 });
+            controller.sampled(if sample % 5 == 4 { 0.0 } else { ABOVE * 10.0 }, None);
         }
         assert_eq!(controller.limit(), None);
     }
@@ -151,31 +156,43 @@ mod tests {
         let mut controller = Controller::default();
         for _ in 0..20 {
             offered(&mut controller, 100);
-            controller.sampled(0.0);
+            controller.sampled(0.0, None);
         }
         let long = ABOVE * CLOSED_LOAD;
-        (0..OVERLOADED_SAMPLES).for_each(|_| controller.sampled(long));
+        (0..OVERLOADED_SAMPLES).for_each(|_| controller.sampled(long, None));
         assert_eq!((controller.limit(), offered(&mut controller, 10)), (Some(0.0), 0));
-        controller.sampled(long);
+        controller.sampled(long, None);
         assert_eq!(offered(&mut controller, 10), 0, "until the delay is shorter");
-        controller.sampled(ABOVE);
+        controller.sampled(ABOVE, None);
         let limit = controller.limit().unwrap();
         assert!((400.0..500.0).contains(&limit), "half of what was admitted before: {limit}");
         let admitted = offered(&mut controller, 1_000);
         assert!((40..=100).contains(&admitted), "the share of one or two samples: {admitted}");
         // The overload lasts.
-        (0..AGAIN_SAMPLES * 2).for_each(|_| controller.sampled(ABOVE));
+        (0..AGAIN_SAMPLES * 2).for_each(|_| controller.sampled(ABOVE, None));
         let limit = controller.limit().unwrap();
         assert!((350.0..430.0).contains(&limit), "{limit}");
         // Refusals without a delay increase the limit.
         (0..10).for_each(|_| {
             offered(&mut controller, 1_000);
-            controller.sampled(0.0);
+            controller.sampled(0.0, None);
         });
         assert!(controller.limit().unwrap() > limit);
         // Without refusals there is no limit after a while.
-        (0..=CALM_SAMPLES).for_each(|_| controller.sampled(0.0));
+        (0..=CALM_SAMPLES).for_each(|_| controller.sampled(0.0, None));
         assert_eq!(controller.limit(), None);
+    }
+
+    #[test]
+    fn with_a_budget_an_overload_decreases_the_rate_less() {
+        let mut controller = Controller::default();
+        for _ in 0..20 {
+            offered(&mut controller, 100);
+            controller.sampled(0.0, Some(900.0));
+        }
+        (0..OVERLOADED_SAMPLES).for_each(|_| controller.sampled(ABOVE, Some(900.0)));
+        let limit = controller.limit().unwrap();
+        assert!((740.0..780.0).contains(&limit), "{limit}");
     }
 
     #[test]
@@ -183,17 +200,17 @@ mod tests {
         let mut controller = Controller::default();
         for _ in 0..20 {
             offered(&mut controller, 100);
-            controller.sampled(0.0);
+            controller.sampled(0.0, None);
         }
         for sample in 0..=AGAIN_SAMPLES * 4 {
             offered(&mut controller, 1_000);
-            controller.sampled(4.9 * 0.7_f64.powf(f64::from(sample) / f64::from(AGAIN_SAMPLES)));
+            controller.sampled(4.9 * 0.7_f64.powf(f64::from(sample) / f64::from(AGAIN_SAMPLES)), None);
         }
         let limit = controller.limit().unwrap();
         assert!((400.0..500.0).contains(&limit), "{limit}");
         for _ in 0..=AGAIN_SAMPLES {
             offered(&mut controller, 1_000);
-            controller.sampled(4.0);
+            controller.sampled(4.0, None);
         }
         assert!(controller.limit().unwrap() < limit);
     }
@@ -225,7 +242,7 @@ mod tests {
                 if sample >= 300 {
                     (done, longest) = (done + worked, longest.max(queued / capacity));
                 }
-                controller.sampled(queued / capacity / target);
+                controller.sampled(queued / capacity / target, None);
             }
             let share = done / (capacity * seconds * 900.0);
             assert!(share > share_least, "{capacity}/s, {offered_factor} times, {target} s: {share}");

@@ -1,8 +1,9 @@
 //! Admission of new payments: the payments that the service has accepted are completed before it accepts more.
 //!
 //! The delay of the queues between the steps of a payment says whether the service can complete more: of the journal, of the
-//! mailboxes of payments, which contain what the watchers have read, of the webhook sender, and of the operations of settlers.
-//! The time of a slow database or receiver, or of a chain on which settling is blocked, is not part of it. Because queues show
+//! mailboxes of payments, which contain what the watchers have read, of the operations of settlers, and of webhooks. The time
+//! of a slow database or receiver, or of a chain on which settling is blocked, is not part of it: webhooks count only while the
+//! processors have nothing to spare. Because queues show
 //! an overload seconds after its cause, the time that the processors have for payments limits its first seconds. Deliberately
 //! absent: a limit of the number of live payments, which mostly wait for payers.
 
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use payferry_runtime::observe::{ActorKind, ActorRegistry};
+use payferry_webhook::{FirstAttempts, WebhookSender};
 use serde::Serialize;
 use tokio::time::MissedTickBehavior;
 use utoipa::ToSchema;
@@ -27,6 +29,8 @@ use controller::{Controller, SAMPLE};
 
 /// Delay of a mailbox above which the service may be overloaded. A debug build is slower.
 const DELAY_TARGET: Duration = Duration::from_millis(if cfg!(debug_assertions) { 2_000 } else { 30 });
+/// The same of the first attempts at webhooks, each of which is a request to a receiver.
+const WEBHOOK_DELAY_TARGET: Duration = Duration::from_millis(if cfg!(debug_assertions) { 10_000 } else { 300 });
 /// The same of settlers, whose batches contain requests to an endpoint.
 const SETTLER_DELAY_TARGET: Duration = Duration::from_millis(if cfg!(debug_assertions) { 10_000 } else { 500 });
 
@@ -38,18 +42,19 @@ payferry_runtime::metrics! {
     Gauge BUDGET = "payferry_admission_budget",
         "New payments per second for which the processors have time, by what payments have cost: -1 until that is known.";
     Gauge(Seconds) DELAY = "payferry_admission_delay_seconds",
-        "Time that messages waited in the queues of this kind of actor: the mean of the last tenth of a second. Of settlers, the \
-         time that operations waited for a batch, if batches are full.";
+        "Time that messages waited in the queues of this kind of actor: the mean of the last tenth of a second. Of the webhook \
+         sender, the time from an event to its first attempt, of the last second, if the processors had no time to spare. Of \
+         settlers, the time that operations waited for a batch, if batches are full.";
 }
 
-/// Kinds of actors whose queues are measured, and the targets. Of the last one, the operations; of the others, the mailboxes.
-const QUEUES: [(ActorKind, Duration); MAILBOXES + 1] = [
+/// Kinds of actors whose queues are measured, and the targets: first those with measured mailboxes.
+const QUEUES: [(ActorKind, Duration); MAILBOXES + 2] = [
     (ActorKind::Journal, DELAY_TARGET),
     (ActorKind::Payment, DELAY_TARGET),
-    (ActorKind::Endpoint, DELAY_TARGET),
+    (ActorKind::WebhookSender, WEBHOOK_DELAY_TARGET),
     (ActorKind::Settler, SETTLER_DELAY_TARGET),
 ];
-const MAILBOXES: usize = 3;
+const MAILBOXES: usize = 2;
 
 /// Admission of new payments on this node.
 #[derive(Default)]
@@ -83,7 +88,8 @@ pub struct AdmissionView {
 pub struct QueueDelay {
     /// Kind of actor.
     pub queue: ActorKind,
-    /// Mean delay of messages, in milliseconds. Of settlers, the delay of operations behind full batches.
+    /// Mean delay of messages, in milliseconds. Of the webhook sender, the delay of the first attempts of the last second, if the
+    /// processors had no time to spare; of settlers, the delay of operations behind full batches.
     pub delay_ms: f64,
     /// Delay above which new payments are limited if it lasts for half a second, in milliseconds.
     pub target_ms: u64,
@@ -114,6 +120,7 @@ impl Admission {
         let mut ticks = tokio::time::interval(SAMPLE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut totals, mut commits) = ([Totals::default(); MAILBOXES], journal.stats());
+        let (mut webhooks, mut notified) = (FirstAttempts::default(), Duration::ZERO);
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let mut measured = Measured::now(registry);
         for sample in 1_u32.. {
@@ -122,7 +129,15 @@ impl Admission {
                 let before = std::mem::replace(&mut measured, Measured::now(registry));
                 before.zip(measured).map(|(before, now)| now.since(before))
             });
-            let [written, applied, delivered]: [Duration; MAILBOXES] = std::array::from_fn(|place| {
+            let interval = interval.flatten();
+            if let Some(interval) = interval {
+                let attempted =
+                    services.webhooks.read().as_ref().map(WebhookSender::first_attempts).unwrap_or_default();
+                let before = std::mem::replace(&mut webhooks, attempted);
+                let is_busy = interval.is_busy(processors);
+                notified = if is_busy { webhooks.mean_delay_since(before) } else { Duration::ZERO };
+            }
+            let [written, applied]: [Duration; MAILBOXES] = std::array::from_fn(|place| {
                 totals[place] = totals[place].next(registry, QUEUES[place].0);
                 totals[place].delay
             });
@@ -131,18 +146,19 @@ impl Admission {
             let groups = stats.groups - commits.groups;
             let commit = Duration::from_micros((stats.commit_time_us - commits.commit_time_us) / groups.max(1));
             commits = stats;
-            let delays = [written.saturating_sub(commit), applied, delivered, chains.settler_delay()];
+            let delays = [written.saturating_sub(commit), applied, notified, chains.settler_delay()];
             *self.delays.lock() = delays;
             // Without its database, the service is not overloaded, and refuses payments for that reason.
             let load = if journal.is_writing() { load_of(delays) } else { 0.0 };
             let (limit, budget) = {
                 let mut state = self.state.lock();
-                state.controller.sampled(load);
-                if let Some(interval) = interval.flatten() {
+                if let Some(interval) = interval {
                     state.budget.measured(interval, processors);
                 }
                 state.budget.sampled();
-                (state.limit(), state.budget.rate())
+                let budget = state.budget.rate();
+                state.controller.sampled(load, budget);
+                (state.limit(), budget)
             };
             LIMIT.set(&[], limit.unwrap_or(-1.0));
             BUDGET.set(&[], budget.unwrap_or(-1.0));

@@ -97,8 +97,11 @@ pub(super) async fn take_turn(
         Ok(_) => return Turn::Closed,
         Err(error) => return Turn::Unread(error),
     };
-    let Due { id: _, event_id, status, attempt_count, retries_left, payload, traceparent } = due;
+    let Due { id: _, event_id, status, attempt_count, retries_left, payload, created_at, traceparent } = due;
     let at: Timestamp = context.clock.real_now();
+    if attempt_count == 0 {
+        context.first_attempts.count(at.millis_since(Timestamp(created_at)));
+    }
     let policy = context.config.url_policy;
     let mut span = Span::below(traceparent.as_deref(), "webhook.attempt", SpanKind::Client);
     span.set("event.id", || event_id.clone());

@@ -6,6 +6,7 @@
 mod delivery;
 mod endpoint;
 pub mod endpoints;
+mod first_attempts;
 mod lane;
 mod load;
 mod metrics;
@@ -21,6 +22,7 @@ pub use payferry_journal::webhooks::{log, retention};
 
 pub use delivery::{BadSecret, Secret};
 pub use endpoint::{EndpointView, NO_URL};
+pub use first_attempts::FirstAttempts;
 pub use lane::LaneView;
 pub use load::{BreakerState, IN_FLIGHT_MAX, IN_FLIGHT_MIN, OPEN_MAX, OPEN_MIN, TRIP_AFTER};
 pub use schedule::{JITTER_PERCENT, RETRY_AFTER_MAX, Schedule};

@@ -34,6 +34,8 @@ pub(super) struct Due {
     pub(super) attempt_count: i64,
     pub(super) retries_left: i64,
     pub(super) payload: String,
+    /// When the event was committed, milliseconds since the epoch.
+    pub(super) created_at: i64,
     /// Trace of the subject.
     pub(super) traceparent: Option<String>,
 }
@@ -53,7 +55,7 @@ pub(super) static PSPS_WITH_OPEN: LazyLock<String> = LazyLock::new(|| {
 pub(super) static FIRST_ATTEMPTS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT d.id, d.payment_id, d.position, \
-         d.event_id, d.status, d.attempt_count, d.retries_left, e.payload, e.traceparent \
+         d.event_id, d.status, d.attempt_count, d.retries_left, e.payload, d.created_at, e.traceparent \
          FROM deliveries d JOIN events e ON e.id = d.event_id \
          WHERE COALESCE(d.endpoint_id, d.psp_id) = $1 AND d.status = '{Queued}' AND d.position > $2 ORDER BY d.position LIMIT $3"
     )
@@ -71,8 +73,8 @@ pub(super) static NEXT_RETRY: LazyLock<String> = LazyLock::new(|| {
          WHERE COALESCE(endpoint_id, psp_id) = $1 AND status = '{Failed}' AND next_attempt_at > $2"
     )
 });
-const DUE: &str = "SELECT d.id, d.event_id, d.status, d.attempt_count, d.retries_left, e.payload, e.traceparent \
-    FROM deliveries d JOIN events e ON e.id = d.event_id WHERE d.id IN";
+const DUE: &str = "SELECT d.id, d.event_id, d.status, d.attempt_count, d.retries_left, e.payload, d.created_at, \
+    e.traceparent FROM deliveries d JOIN events e ON e.id = d.event_id WHERE d.id IN";
 /// One bounded index range per enabled endpoint and figure.
 pub(super) fn backlog_sql() -> String {
     format!(

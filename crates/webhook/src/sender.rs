@@ -25,6 +25,7 @@ use tokio::sync::Semaphore;
 
 use super::delivery::{Post, Target, attempt, client};
 use super::endpoint::{self, Endpoint, EndpointView};
+use super::first_attempts::{Counts, FirstAttempts};
 use super::metrics;
 use super::{IN_FLIGHT_SHARED_MAX, STOP_PATIENCE, WebhookConfig, endpoints, queue};
 
@@ -59,6 +60,7 @@ pub(super) struct SenderContext {
     registry: ActorRegistry,
     /// Number of endpoints of a PSP whose circuit breaker is not closed.
     pub(super) broken: DashMap<PspId, usize>,
+    pub(super) first_attempts: Counts,
 }
 
 impl SenderContext {
@@ -165,6 +167,7 @@ impl WebhookSender {
             shares: Arc::new(Semaphore::new(IN_FLIGHT_SHARED_MAX)),
             registry,
             broken: DashMap::new(),
+            first_attempts: Counts::default(),
         });
         let sender = Sender { context: context.clone() };
         let actor = context.registry.spawn("webhook sender", sender, (), Some(supervisor)).await?;
@@ -213,6 +216,11 @@ impl WebhookSender {
     /// Returns `true` if an attempt at the delivery is in progress.
     pub fn is_under_way(&self, delivery_id: &str) -> bool {
         self.context.under_way.contains(delivery_id)
+    }
+
+    /// The first attempts so far, and how long their deliveries waited.
+    pub fn first_attempts(&self) -> FirstAttempts {
+        self.context.first_attempts.now()
     }
 
     /// Policy for webhook URLs.
