@@ -40,10 +40,12 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    /// True if the processors had no time to spare.
+    /// True if the processors, or the ones that this process may use, had no time to spare.
     #[allow(clippy::cast_precision_loss, reason = "few")]
     pub(super) fn is_busy(&self, processors: usize) -> bool {
-        self.idle.as_secs_f64() < self.length.as_secs_f64() * processors as f64 * SPARE_SHARE
+        let time = self.length.as_secs_f64() * processors as f64;
+        let rest = self.idle.as_secs_f64().min(time - self.used.as_secs_f64());
+        rest < time * SPARE_SHARE
     }
 }
 
@@ -259,8 +261,12 @@ mod tests {
 
     #[test]
     fn processors_are_busy_without_a_rest_of_their_time() {
-        let interval = |idle| Interval { length: SECOND, idle: Duration::from_millis(idle), ..Interval::default() };
-        assert!(interval(190).is_busy(PROCESSORS) && !interval(210).is_busy(PROCESSORS));
+        let millis = Duration::from_millis;
+        let interval =
+            |used, idle| Interval { length: SECOND, used: millis(used), idle: millis(idle), ..Interval::default() };
+        assert!(interval(500, 190).is_busy(PROCESSORS) && !interval(500, 210).is_busy(PROCESSORS));
+        // The process may use two of four processors.
+        assert!(interval(1_810, 2_000).is_busy(PROCESSORS) && !interval(1_790, 2_000).is_busy(PROCESSORS));
     }
 
     #[test]
