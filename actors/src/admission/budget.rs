@@ -20,7 +20,7 @@ const COST_SHARE: f64 = 0.1;
 /// Share of the processors' time that payments can use: some of it passes between two tasks. In a debug build, costs differ
 /// more.
 const USABLE_SHARE: f64 = if cfg!(debug_assertions) { 3.0 } else { 0.95 };
-/// Share of the processors' time below which an idle rest is none: it is the time between two tasks.
+/// The processors are busy if a smaller share of their time than this is idle: some time always passes between two tasks.
 const SPARE_SHARE: f64 = 0.1;
 /// Time in which payments above the rate are admitted, in seconds.
 const BURST_SECS: f64 = 0.25;
@@ -40,12 +40,13 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    /// True if the processors, or the ones that this process may use, had no time to spare.
+    /// True if the processors had no time to spare. `processors`: those that this process may use, which can be fewer than the
+    /// machine has.
     #[allow(clippy::cast_precision_loss, reason = "few")]
     pub(super) fn is_busy(&self, processors: usize) -> bool {
         let time = self.length.as_secs_f64() * processors as f64;
-        let rest = self.idle.as_secs_f64().min(time - self.used.as_secs_f64());
-        rest < time * SPARE_SHARE
+        let spare = self.idle.as_secs_f64().min(time - self.used.as_secs_f64());
+        spare < time * SPARE_SHARE
     }
 }
 
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_are_busy_without_a_rest_of_their_time() {
+    fn processors_with_little_idle_time_are_busy() {
         let millis = Duration::from_millis;
         let interval =
             |used, idle| Interval { length: SECOND, used: millis(used), idle: millis(idle), ..Interval::default() };

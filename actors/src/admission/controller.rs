@@ -22,9 +22,10 @@ const CLOSED_LOAD: f64 = 5.0;
 const CALM_SAMPLES: u32 = 100;
 /// Share of the load [`AGAIN_SAMPLES`] before below which the queue is becoming shorter: the rate is low enough.
 const SHORTER_SHARE: f64 = 0.8;
-/// Factor of the rate when the service becomes overloaded without a limit and without a budget, relative to what it admitted.
+/// Factor of the rate when the service becomes overloaded and neither a rate nor a budget limited it, relative to what it
+/// admitted.
 const FIRST_DECREASE: f64 = 0.5;
-/// Factor of the rate when the service becomes overloaded although something limits it.
+/// Factor of the rate when the service becomes overloaded although a rate or a budget limited it.
 const DECREASE: f64 = 0.85;
 /// Increase of the rate per second in which it refused payments.
 const INCREASE: f64 = 0.02;

@@ -42,9 +42,9 @@ payferry_runtime::metrics! {
     Gauge BUDGET = "payferry_admission_budget",
         "New payments per second for which the processors have time, by what payments have cost: -1 until that is known.";
     Gauge(Seconds) DELAY = "payferry_admission_delay_seconds",
-        "Time that messages waited in the queues of this kind of actor: the mean of the last tenth of a second. Of the webhook \
-         sender, the time from an event to its first attempt, of the last second, if the processors had no time to spare. Of \
-         settlers, the time that operations waited for a batch, if batches are full.";
+        "Time that messages waited in the queues of this kind of actor: the mean of the last tenth of a second. For the webhook \
+         sender: the mean time from an event to its first attempt in the last second, 0 while the processors have time to \
+         spare. For settlers: the time that operations waited for a batch, 0 while batches are not full.";
 }
 
 /// Kinds of actors whose queues are measured, and the targets: first those with measured mailboxes.
@@ -88,8 +88,8 @@ pub struct AdmissionView {
 pub struct QueueDelay {
     /// Kind of actor.
     pub queue: ActorKind,
-    /// Mean delay of messages, in milliseconds. Of the webhook sender, the delay of the first attempts of the last second, if the
-    /// processors had no time to spare; of settlers, the delay of operations behind full batches.
+    /// Mean delay of messages, in milliseconds. For the webhook sender: the mean time from an event to its first attempt in the
+    /// last second, 0 while the processors have time to spare. For settlers: the delay of operations behind full batches.
     pub delay_ms: f64,
     /// Delay above which new payments are limited if it lasts for half a second, in milliseconds.
     pub target_ms: u64,
