@@ -169,8 +169,8 @@ pub async fn read_page<E: EntityTrait, M: PartialModelTrait>(
     read_counted_page(database, wanted, order, page, key, total).await
 }
 
-/// As [`read_page`], for a list whose rows the SQL expression `total` counts. It is part of the statement that reads the page,
-/// so one state of the database has both.
+/// Like [`read_page`], for a list whose rows the SQL expression `total` counts. The same statement reads the rows and `total`,
+/// so they are of one state of the database.
 pub async fn read_counted_page<E: EntityTrait, M: PartialModelTrait>(
     database: &Database,
     wanted: Select<E>,
@@ -187,17 +187,19 @@ pub async fn read_counted_page<E: EntityTrait, M: PartialModelTrait>(
     let rows = M::select_cols(rows.select_only()).expr_as(total.clone(), Total::COLUMN);
     let mut rows: Vec<Counted<M>> = rows.into_model().all(database.reader()).await?;
     let next_cursor = page.next_cursor(&mut rows, |counted| key(&counted.row))?;
-    let total = if let Some(counted) = rows.first() {
-        counted.total
-    } else {
+    let total = match rows.first() {
+        Some(counted) => counted.total,
+        None if page.offset == 0 && page.after.is_none() => Total::default(),
         // The page begins after the last row.
-        let counted = database.reader().query_one(Query::select().expr_as(total, Total::COLUMN)).await?;
-        counted.map(|row| Total::from_query_result(&row, "")).transpose()?.unwrap_or_default()
+        None => {
+            let counted = database.reader().query_one(Query::select().expr_as(total, Total::COLUMN)).await?;
+            counted.map(|row| Total::from_query_result(&row, "")).transpose()?.unwrap_or_default()
+        }
     };
     Ok(Found { total: total.0, rows: rows.into_iter().map(|counted| counted.row).collect(), next_cursor })
 }
 
-/// SQL expression for the number of rows of a list. The list is read by any one of its columns.
+/// SQL expression for the number of rows of a list. `column` can be any column of the list.
 pub fn count<E: EntityTrait>(wanted: &Select<E>, column: E::Column) -> Expr {
     let rows = wanted.clone().select_only().column(column).into_query();
     Query::select().expr(Expr::col(Asterisk).count()).from_subquery(rows, "list").take().into()

@@ -113,6 +113,9 @@ async fn lists_are_paged(app: &TestApp) {
     }
     let page = app.get("/merchants?limit=2&offset=1").await;
     insta::assert_json_snapshot!("list_merchants", page.redacted());
+    let after_the_last = app.get("/merchants?offset=9").await;
+    after_the_last.assert(200, json!({ "total": 3, "merchants": [], "next_cursor": null }));
+    app.get("/merchants?external_id=none").await.assert(200, json!({ "total": 0, "merchants": [] }));
     let bad = app.get("/merchants?limit=201&offset=x").await;
     bad.assert_problem(400, "invalid_parameters");
     assert_eq!(bad.faults(), "limit: out_of_range, offset: out_of_range");
