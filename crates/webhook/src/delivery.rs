@@ -26,6 +26,7 @@ use reqwest::{Client, Response, redirect};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
+use super::load::IN_FLIGHT_MAX;
 use super::queue::{self, Due};
 use super::schedule::AfterFailure;
 use super::sender::SenderContext;
@@ -211,8 +212,8 @@ impl Drop for InProgress {
     }
 }
 
-/// Idle connections kept open to one endpoint.
-const IDLE_CONNECTIONS_MAX: usize = 64;
+/// Time after which an idle connection to an endpoint is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// URL, signing secrets and schedule of an endpoint. `Debug` shows no secret.
 #[derive(Clone, Debug)]
@@ -262,7 +263,9 @@ pub(super) fn client(config: &WebhookConfig) -> Result<Client, reqwest::Error> {
         .redirect(redirect::Policy::none())
         .no_proxy()
         .timeout(config.timeout)
-        .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
+        // The webhooks of a block use the connections of the block before.
+        .pool_max_idle_per_host(IN_FLIGHT_MAX)
+        .pool_idle_timeout(IDLE_TIMEOUT)
         .dns_resolver(GuardedResolver::new(config.url_policy))
         .user_agent(concat!("Payferry/", env!("CARGO_PKG_VERSION")))
         .build()
@@ -286,12 +289,15 @@ pub(super) async fn attempt(
     now_secs: i64,
 ) -> Outcome {
     // Checked at every attempt, because the resolver never sees literal addresses.
-    if let Err(rejection) = url_guard::check(policy, &target.url) {
-        return Outcome { error: Some(format!("the URL is refused: it {rejection}")), ..Outcome::default() };
-    }
+    let url = match url_guard::check(policy, &target.url) {
+        Ok(url) => url,
+        Err(rejection) => {
+            return Outcome { error: Some(format!("the URL is refused: it {rejection}")), ..Outcome::default() };
+        }
+    };
     let began = Instant::now();
     let mut request = client
-        .post(&target.url)
+        .post(url)
         .header(CONTENT_TYPE, "application/json")
         .header(HEADER_ID, event_id)
         .header(HEADER_TIMESTAMP, now_secs)
