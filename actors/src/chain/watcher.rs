@@ -271,7 +271,11 @@ impl WatcherState {
     /// Polls once; returns true if there is more to read now.
     async fn step(&mut self) -> bool {
         let outcome = match self.check().await {
-            Ok(()) => self.poll().await,
+            Ok(()) => {
+                // Before the first view of the chain: from then on, it is offered to payers with all ways to pay.
+                self.detect_eip3009().await;
+                self.poll().await
+            }
             Err(error) => Err(PollError::Spec(error)),
         };
         match outcome {
@@ -280,7 +284,6 @@ impl WatcherState {
                 self.note(None);
                 self.note_standstill();
                 self.read_terms().await;
-                self.detect_eip3009().await;
                 more
             }
             Err(error) => {

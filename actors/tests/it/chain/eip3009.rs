@@ -164,3 +164,14 @@ async fn watcher_publishes_the_domains_of_its_tokens() {
     // A chain that was not read: the payer is asked to try again.
     assert!(env.watchlist.knows_eip3009(Chain::Base) && !env.watchlist.knows_eip3009(Chain::Polygon));
 }
+
+/// Payments are made on a chain that has a view.
+#[tokio::test]
+async fn tokens_are_known_before_the_chain_is_shown() {
+    let env = Env::new().await;
+    env.watch().await;
+    while env.watchlist.view(Chain::Base).is_none() {
+        tokio::task::yield_now().await;
+    }
+    assert!(env.watchlist.knows_eip3009(Chain::Base));
+}
