@@ -1,7 +1,6 @@
 //! Routes messages to aggregates: to the live actor, or through the supervisor that starts it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZero;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::{Bound, RangeInclusive};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -19,10 +18,10 @@ use payferry_runtime::observe::{ActorResult, Mailbox};
 use payferry_runtime::trace::{Span, SpanKind};
 use payferry_webhook::WebhookSender;
 use ractor::{ActorCell, ActorId, ActorStatus, MessagingErr};
-use tokio::sync::Semaphore;
 use tracing::Instrument;
 
 use super::actor::{AggregateActor, Message, guest};
+use super::loading::Loading;
 use super::supervisor::SupervisorMessage;
 use super::{Aggregate, log_about};
 use crate::chains::Chains;
@@ -42,17 +41,26 @@ struct Live<A: Aggregate> {
     actors: BTreeMap<A::Id, Mailbox<Message<A>>>,
     /// Notes of those that only wait, and have no actor.
     waiting: BTreeMap<A::Id, u64>,
+    /// While the supervisor reads its live aggregates: those whose actors have left since.
+    left: Option<HashSet<A::Id>>,
 }
 
 impl<A: Aggregate> Default for Live<A> {
     fn default() -> Self {
-        Self { actors: BTreeMap::new(), waiting: BTreeMap::new() }
+        Self { actors: BTreeMap::new(), waiting: BTreeMap::new(), left: None }
     }
 }
 
 impl<A: Aggregate> Live<A> {
     fn len(&self) -> usize {
         self.actors.len() + self.waiting.len()
+    }
+
+    fn remove(&mut self, id: A::Id) {
+        self.actors.remove(&id);
+        if let Some(left) = &mut self.left {
+            left.insert(id);
+        }
     }
 }
 
@@ -89,8 +97,8 @@ pub(crate) struct Aggregates<A: Aggregate> {
     /// Supervisors that are running and have started their live aggregates.
     started: Mutex<BTreeSet<usize>>,
     spawned: AtomicU64,
-    /// Permits of supervisors to start their live aggregates.
-    pub(super) starting: Semaphore,
+    /// Reads the live aggregates of supervisors that start.
+    pub(super) loading: Arc<Loading<A>>,
 }
 
 impl<A: Aggregate> Aggregates<A> {
@@ -107,7 +115,7 @@ impl<A: Aggregate> Aggregates<A> {
             supervisors: RwLock::new(vec![None; supervisors]),
             started: Mutex::default(),
             spawned: AtomicU64::new(0),
-            starting: Semaphore::new(std::thread::available_parallelism().map_or(1, NonZero::get)),
+            loading: Arc::default(),
         })
     }
 
@@ -255,6 +263,18 @@ impl<A: Aggregate> Aggregates<A> {
         live_among(&self.live[self.index_of(id)].read(), id)
     }
 
+    /// The supervisor begins to read its live aggregates, or has read them.
+    pub(super) fn set_loading(&self, index: usize, is_loading: bool) {
+        self.live[index].write().left = is_loading.then(HashSet::new);
+    }
+
+    /// True if a row that was read while the supervisor reads its live aggregates is older than what this process knows: the
+    /// aggregate has an actor, or had one.
+    pub(super) fn is_known(&self, id: A::Id) -> bool {
+        let live = self.live[self.index_of(id)].read();
+        live_among(&live, id).is_some() || live.left.as_ref().is_some_and(|left| left.contains(&id))
+    }
+
     /// Note of an aggregate that only waits, and has no actor.
     pub(crate) fn waiting(&self, id: A::Id) -> Option<u64> {
         self.live[self.index_of(id)].read().waiting.get(&id).copied()
@@ -275,7 +295,7 @@ impl<A: Aggregate> Aggregates<A> {
         let mut live = self.live[self.index_of(id)].write();
         let is_mine = live.actors.get(&id).is_some_and(|live| live.get_id() == actor);
         if is_mine {
-            live.actors.remove(&id);
+            live.remove(id);
             live.waiting.insert(id, aggregate.note());
         }
         is_mine
@@ -481,7 +501,7 @@ impl<A: Aggregate> Aggregates<A> {
         let mut live = self.live[self.index_of(id)].write();
         if live.actors.get(&id).is_some_and(|live| live.get_id() == actor) {
             first();
-            live.actors.remove(&id);
+            live.remove(id);
         }
     }
 

@@ -27,8 +27,6 @@ use crate::observe::{ActorSubject, Note};
 
 /// Interval of the timer wheel.
 const TICK: Duration = Duration::from_millis(250);
-/// Aggregates per page when the supervisor starts. Reading a page occupies a thread of the runtime for a few milliseconds.
-const REHYDRATION_PAGE: u64 = 500;
 /// Interval of looks for actors that may leave because their aggregates only wait.
 const REST_INTERVAL: Duration = Duration::from_secs(30);
 /// Pause before an aggregate with an unreadable row is tried again.
@@ -198,21 +196,21 @@ impl<A: Aggregate> Supervisor<A> {
         is_gained: bool,
         state: &mut State<A>,
     ) -> ActorResult {
-        let (aggregates, mut after) = (&self.aggregates, None);
+        let aggregates = &self.aggregates;
         if !shards.clone().any(|shard| aggregates.node.leases().holds(LeaseName::Shard(shard))) {
             return Ok(());
         }
-        // As many at a time as there are processors: more would only open more connections to the database.
-        let _permit = aggregates.starting.acquire().await?;
+        aggregates.set_loading(self.index, true);
+        let mut pages = aggregates.loading.read(&aggregates.database, shards);
         loop {
-            let page = A::load_live(&aggregates.database, shards.clone(), after, REHYDRATION_PAGE).await?;
-            let Some(last) = page.last() else { break };
-            after = Some(last.id());
+            let page = pages.recv().await.ok_or("the reading of live aggregates has ended early")??;
+            if page.is_empty() {
+                break;
+            }
             let mut waiting = Vec::new();
             for found in page {
                 let id = found.id();
-                let is_elsewhere = !aggregates.holds(id);
-                if is_elsewhere || aggregates.registry.is_quarantined(id) || aggregates.live(id).is_some() {
+                if !aggregates.holds(id) || aggregates.registry.is_quarantined(id) || aggregates.is_known(id) {
                     continue;
                 }
                 let (aggregate, waits) = match found {
@@ -244,6 +242,7 @@ impl<A: Aggregate> Supervisor<A> {
                 }
             }
         }
+        aggregates.set_loading(self.index, false);
         // Messages to the previous actors may be lost.
         aggregates.chains.repeat_outcomes();
         Ok(())

@@ -187,11 +187,11 @@ impl System {
         // A node that runs alone holds all leases already; the others get theirs below.
         let leases = node.leases().all();
         system.start_settlers(&leases).await?;
-        // Before the shards and the watchers: from now on no wallet of a live payment is missing.
-        wallets::watch_live(system.services()).await;
         for index in 0..shards {
             system.start_supervisor(system.payments(), index, &index.to_string()).await?;
         }
+        // While the shards read their payments, and before the watchers: from now on no wallet of a live payment is missing.
+        wallets::watch_live(system.services()).await;
         system.start_watchers(&leases).await?;
         system.start_jobs(&leases).await?;
         if node.is_shared() {

@@ -116,6 +116,32 @@ async fn restarted_service_starts_only_payments_with_work() {
     env.until_payment(payments[0].id(), "paid", |payment| payment.transfers.len() == 2).await;
 }
 
+/// So many live payments that a start reads several pages for each group of shards.
+const SEVERAL_PAGES: usize = 6_000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_shard_finds_its_payments_among_several_pages() {
+    let mut env = Env::new().await;
+    let mut made: Vec<PaymentId> = Vec::new();
+    while made.len() < SEVERAL_PAGES {
+        made.extend(env.initiate_many(300).await.iter().map(Payment::id));
+    }
+    made.sort_unstable();
+    let found = |env: &Env| {
+        let lines = (0..16).flat_map(|shard| env.system().payments_of_shard(shard, None, SEVERAL_PAGES));
+        let mut found: Vec<PaymentId> = lines.map(|line| line.id).collect();
+        found.sort_unstable();
+        found
+    };
+    env.restart(true).await;
+    env.until("all wait", async || env.waits() == made.len()).await;
+    assert!(found(&env) == made, "each payment once, in its shard");
+    env.system().inject_crash(ActorKind::Shard);
+    env.until("a shard has started again", async || !env.kind(ActorKind::Shard).restarts.is_empty()).await;
+    env.until("they wait again", async || env.waits() == made.len()).await;
+    assert!(found(&env) == made, "each payment once, in its shard");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn outage_moves_the_deadline_of_payments_that_wait() {
     let env = Env::new().await;
