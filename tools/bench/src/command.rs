@@ -17,6 +17,12 @@ const QUICK: Duration = Duration::from_secs(1);
 /// Default and longest duration of a measurement.
 const SECONDS_DEFAULT: u64 = 10;
 const SECONDS_MAX: u64 = 600;
+/// Default, smallest and largest number of live payments.
+const LIVE_DEFAULT: u32 = 100_000;
+const LIVE_MIN: i64 = 1_000;
+const LIVE_MAX: i64 = 1_000_000;
+/// The number with `--quick`.
+const LIVE_QUICK: u32 = 2_000;
 /// Exit code after ctrl-c.
 const INTERRUPTED: u8 = 130;
 
@@ -44,6 +50,9 @@ pub struct Args {
     /// Duration of each measurement.
     #[arg(long, value_name = "N", default_value_t = SECONDS_DEFAULT, conflicts_with = "quick", value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
     seconds: u64,
+    /// Live payments beside which `memory`, `pages`, `cpu` and `rehydration` are measured. 1,000,000 take a quarter of an hour.
+    #[arg(long, value_name = "N", default_value_t = LIVE_DEFAULT, conflicts_with = "quick", value_parser = clap::value_parser!(u32).range(LIVE_MIN..=LIVE_MAX))]
+    live: u32,
     /// Small and short measurements, to see that they work: the figures mean little.
     #[arg(long)]
     pub(super) quick: bool,
@@ -74,6 +83,11 @@ impl Args {
     /// Returns true if this process is the bound. It ends when its standard input closes.
     pub const fn is_bound_server(&self) -> bool {
         self.bound_server
+    }
+
+    /// Returns the number of live payments, where many are needed.
+    pub(super) const fn live(&self) -> u32 {
+        if self.quick { LIVE_QUICK } else { self.live }
     }
 
     /// Returns the duration of each measurement, where it is open.

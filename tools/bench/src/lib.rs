@@ -3,7 +3,7 @@
 //!
 //! The service is a child process, under load from this process over loopback. What the service acknowledged is read
 //! back: lost or wrong payments are a failure, a slow service is not. Deliberately absent: why it is slow (see
-//! `docs/profiling.md`).
+//! `docs/src/develop/profiling.md`).
 
 mod against;
 mod bare;
@@ -48,13 +48,13 @@ pub enum Row {
     Counts,
     /// Time from a payment's final block to its first webhook.
     Finality,
-    /// Memory of a live payment among 100,000.
+    /// Memory of a live payment among many (`--live`).
     Memory,
-    /// The operator's slowest page beside 100,000 live payments.
+    /// The operator's slowest page beside many live payments.
     Pages,
-    /// CPU time of a payment's lifecycle beside 100,000 live ones, compared with 1,000.
+    /// CPU time of a payment's lifecycle beside many live ones, compared with 1,000.
     Cpu,
-    /// Time until 100,000 payments are live again after a kill.
+    /// Time until many payments are live again after a kill.
     Rehydration,
     /// Webhooks delivered per second.
     Webhooks,
@@ -137,7 +137,9 @@ async fn measure(env: &Env, options: &Args, row: Row, of_many: &[Row]) -> anyhow
         Row::Complete => complete::measure(env, time, quick).await,
         Row::Counts => counts::measure(env, quick).await,
         Row::Finality => lifecycle::finality(env, time, quick).await,
-        Row::Memory | Row::Pages | Row::Cpu | Row::Rehydration => many_live::measure(env, of_many, time, quick).await,
+        Row::Memory | Row::Pages | Row::Cpu | Row::Rehydration => {
+            many_live::measure(env, of_many, options.live() as usize, time, quick).await
+        }
         Row::Webhooks => webhooks::measure(env, quick).await,
         Row::Reconcile => reconcile::measure(env, quick).await,
         Row::Replay => replay::measure(env, quick).await,

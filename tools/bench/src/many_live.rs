@@ -25,11 +25,9 @@ use super::{Row, beside};
 /// Rows that share the live payments.
 pub(super) const ROWS: [Row; 4] = [Row::Memory, Row::Pages, Row::Cpu, Row::Rehydration];
 
-/// Live payments, and the few that they are compared with.
-const MANY: usize = 100_000;
+/// Live payments with which many (`--live`) are compared.
 const FEW: usize = 1_000;
 /// The same in a quick run.
-const MANY_QUICK: usize = 2_000;
 const FEW_QUICK: usize = 100;
 pub(super) const CONNECTIONS: usize = 128;
 /// Time without load before memory or idle CPU time is read: timers, checkpoints and caches become idle.
@@ -77,8 +75,14 @@ struct TreeView {
     payments_live: usize,
 }
 
-pub(super) async fn measure(env: &Env, wanted: &[Row], time: Duration, quick: bool) -> anyhow::Result<Vec<TableLine>> {
-    let (few, many, rest) = if quick { (FEW_QUICK, MANY_QUICK, REST_QUICK) } else { (FEW, MANY, LEAVES_AFTER) };
+pub(super) async fn measure(
+    env: &Env,
+    wanted: &[Row],
+    many: usize,
+    time: Duration,
+    quick: bool,
+) -> anyhow::Result<Vec<TableLine>> {
+    let (few, rest) = if quick { (FEW_QUICK, REST_QUICK) } else { (FEW, LEAVES_AFTER) };
     let fixture = Fixture::start(env.options("many")?).await?;
     let psp = BenchPsp::of(&fixture.service, CONNECTIONS).await?;
     let empty_bytes = fixture.service.usage()?.resident_bytes;
@@ -159,7 +163,7 @@ async fn memory(fixture: &Fixture, many: usize, [empty, all]: [u64; 2]) -> anyho
 
 /// Initiates `count` payments as fast as the service responds.
 pub(super) async fn fill(psp: &BenchPsp, count: usize) -> anyhow::Result<Vec<String>> {
-    repeat(CONNECTIONS, count, || psp.clone().initiate()).await
+    repeat(CONNECTIONS, count, || psp.clone().initiate_patiently()).await
 }
 
 /// Waits until `wanted` payments are live. The last webhooks of finished payments may still be in progress.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::Context;
 use axum::http::{Method, StatusCode};
 use payferry_testkit::client::Client;
-use payferry_testkit::psp::Psp;
+use payferry_testkit::psp::{InitiateFailed, OVERLOAD_PAUSE, Psp};
 use payferry_testkit::service::{CALL_DEADLINE, Service};
 use serde::Deserialize;
 use serde_json::json;
@@ -61,16 +61,30 @@ impl BenchPsp {
 
     /// Initiates a payment. Returns its id, or the kind of error.
     pub(super) async fn initiate(self) -> Result<String, String> {
+        self.try_to_initiate().await.map_err(|error| error.to_string())
+    }
+
+    /// Like [`Self::initiate`], and repeats it as long as the service is overloaded.
+    pub(super) async fn initiate_patiently(self) -> Result<String, String> {
+        loop {
+            match self.try_to_initiate().await {
+                Err(error) if error.is_overloaded() => tokio::time::sleep(OVERLOAD_PAUSE).await,
+                result => return result.map_err(|error| error.to_string()),
+            }
+        }
+    }
+
+    async fn try_to_initiate(&self) -> Result<String, InitiateFailed> {
         let number = self.initiated.fetch_add(1, Ordering::Relaxed);
         let body = format!(
             r#"{{"merchant_id":"{}","amount":"10.00","currency":"USDC","chain":"base","expires_in":{EXPIRES_IN_SECS},"reference":"order-{number}","metadata":{{"order":{number}}}}}"#,
             self.merchant_id,
         );
-        let response = self.client.post("/payments/initiate", body).await.map_err(|error| error.to_string())?;
+        let response = self.client.post("/payments/initiate", body).await.map_err(InitiateFailed::Unanswered)?;
         if response.status != StatusCode::CREATED {
-            return Err(format!("status {}", response.status.as_u16()));
+            return Err(InitiateFailed::refused(&response));
         }
-        let payment: PaymentId = serde_json::from_slice(&response.body).map_err(|error| error.to_string())?;
+        let payment: PaymentId = serde_json::from_slice(&response.body).map_err(|_| InitiateFailed::Unreadable)?;
         Ok(payment.payment_id)
     }
 

@@ -35,9 +35,10 @@ const CALL_DEADLINE: Duration = Duration::from_mins(1);
 const SIDE_CONNECTIONS_MAX: usize = 64;
 /// Connections for authorizations and outbound transfers. The service accepts each in a few milliseconds.
 const AUTHORIZATION_CONNECTIONS_MAX: usize = 64;
-/// Submissions of an authorization while the service is overloaded, and the pause between two of them.
+/// Submissions of an authorization while the service is overloaded.
 const AUTHORIZATION_TRIES_MAX: u32 = 30;
-const OVERLOAD_PAUSE: Duration = Duration::from_secs(1);
+/// Pause before a request that the overloaded service has refused is repeated.
+pub const OVERLOAD_PAUSE: Duration = Duration::from_secs(1);
 /// Connections for sampled payments: one for each payment that is polled at once, so that none of them delays another
 /// one or a payer.
 pub const SAMPLE_CONNECTIONS_MAX: usize = 64;
@@ -123,6 +124,11 @@ const ACCEPTED_BEFORE: [&str; 3] = ["authorization_in_progress", "authorization_
 const OVERLOADED: &str = "overloaded";
 
 impl InitiateFailed {
+    /// The refusal in a response.
+    pub fn refused(response: &Response) -> Self {
+        Self::Refused(response.status.as_u16(), problem(response).code)
+    }
+
     /// Returns true if the service refused it because of too much load.
     pub fn is_overloaded(&self) -> bool {
         matches!(self, Self::Refused(_, code) if code == OVERLOADED)
@@ -268,7 +274,7 @@ impl Psp {
         let initiated =
             response.map_err(InitiateFailed::Unanswered).and_then(|response| match response.status.as_u16() {
                 201 => serde_json::from_slice(&response.body).map_err(|_| InitiateFailed::Unreadable),
-                status => Err(InitiateFailed::Refused(status, problem(&response).code)),
+                _ => Err(InitiateFailed::refused(&response)),
             });
         (begun, initiated)
     }
