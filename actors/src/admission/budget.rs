@@ -19,7 +19,7 @@ const KNOWN_RATE_MIN: f64 = 50.0;
 const COST_SHARE: f64 = 0.1;
 /// Share of the processors' time that payments can use: some of it passes between two tasks. In a debug build, costs differ
 /// more.
-const USABLE_SHARE: f64 = if cfg!(debug_assertions) { 3.0 } else { 0.95 };
+const USABLE_SHARE: f64 = if cfg!(debug_assertions) { 3.0 } else { 0.9 };
 /// The processors are busy if a smaller share of their time than this is idle: some time always passes between two tasks.
 const SPARE_SHARE: f64 = 0.1;
 /// Time in which payments above the rate are admitted, in seconds.
