@@ -5,6 +5,7 @@
 //! kinds, which implement [`Aggregate`].
 
 mod actor;
+mod live;
 mod loading;
 pub(crate) mod metrics;
 mod router;

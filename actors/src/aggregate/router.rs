@@ -1,6 +1,6 @@
 //! Routes messages to aggregates: to the live actor, or through the supervisor that starts it.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, RangeInclusive};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -17,10 +17,11 @@ use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorResult, Mailbox};
 use payferry_runtime::trace::{Span, SpanKind};
 use payferry_webhook::WebhookSender;
-use ractor::{ActorCell, ActorId, ActorStatus, MessagingErr};
+use ractor::{ActorCell, ActorId, MessagingErr};
 use tracing::Instrument;
 
 use super::actor::{AggregateActor, Message, guest};
+use super::live::Live;
 use super::loading::Loading;
 use super::supervisor::SupervisorMessage;
 use super::{Aggregate, log_about};
@@ -35,34 +36,6 @@ const LOGICAL_SHARDS: usize = 256;
 const HELD_ID_ATTEMPTS_MAX: usize = 4 * LOGICAL_SHARDS;
 /// Time after which a commit with an unknown outcome has ended, plus a margin.
 const LATE_COMMIT_SECS: i64 = LATE_COMMIT_MAX.as_secs().cast_signed() + 1;
-
-/// The live aggregates of a supervisor, by id, so that they can be read in pages.
-struct Live<A: Aggregate> {
-    actors: BTreeMap<A::Id, Mailbox<Message<A>>>,
-    /// Notes of those that only wait, and have no actor.
-    waiting: BTreeMap<A::Id, u64>,
-    /// While the supervisor reads its live aggregates: those whose actors have left since.
-    left: Option<HashSet<A::Id>>,
-}
-
-impl<A: Aggregate> Default for Live<A> {
-    fn default() -> Self {
-        Self { actors: BTreeMap::new(), waiting: BTreeMap::new(), left: None }
-    }
-}
-
-impl<A: Aggregate> Live<A> {
-    fn len(&self) -> usize {
-        self.actors.len() + self.waiting.len()
-    }
-
-    fn remove(&mut self, id: A::Id) {
-        self.actors.remove(&id);
-        if let Some(left) = &mut self.left {
-            left.insert(id);
-        }
-    }
-}
 
 /// Services that payments and outbound transfers of one tree share: storage, clock, policies, chains, screening and webhooks.
 pub(crate) struct Services {
@@ -260,19 +233,18 @@ impl<A: Aggregate> Aggregates<A> {
 
     /// Live actor of an aggregate.
     pub(crate) fn live(&self, id: A::Id) -> Option<Mailbox<Message<A>>> {
-        live_among(&self.live[self.index_of(id)].read(), id)
+        self.live[self.index_of(id)].read().actor(id)
     }
 
     /// The supervisor begins to read its live aggregates, or has read them.
     pub(super) fn set_loading(&self, index: usize, is_loading: bool) {
-        self.live[index].write().left = is_loading.then(HashSet::new);
+        self.live[index].write().set_loading(is_loading);
     }
 
     /// True if a row that was read while the supervisor reads its live aggregates is older than what this process knows: the
     /// aggregate has an actor, or had one.
     pub(super) fn is_known(&self, id: A::Id) -> bool {
-        let live = self.live[self.index_of(id)].read();
-        live_among(&live, id).is_some() || live.left.as_ref().is_some_and(|left| left.contains(&id))
+        self.live[self.index_of(id)].read().is_known(id)
     }
 
     /// Note of an aggregate that only waits, and has no actor.
@@ -283,7 +255,7 @@ impl<A: Aggregate> Aggregates<A> {
     /// Records an aggregate that only waits, unless it has an actor.
     pub(super) fn wait(&self, id: A::Id, note: u64) {
         let mut live = self.live[self.index_of(id)].write();
-        if live_among(&live, id).is_none() {
+        if live.actor(id).is_none() {
             live.waiting.insert(id, note);
         }
     }
@@ -462,7 +434,7 @@ impl<A: Aggregate> Aggregates<A> {
         self.owners.insert(actor.get_id(), id);
         let first = {
             let mut live = self.live[self.index_of(id)].write();
-            let first = live_among(&live, id);
+            let first = live.actor(id);
             if first.is_none() {
                 // Under the lock, like the retirement in `remove_ended`: an ended aggregate may become live again.
                 self.watch(wallet);
@@ -511,8 +483,4 @@ impl<A: Aggregate> Aggregates<A> {
         self.remove_if_live(id, actor, || ());
         Some(id)
     }
-}
-
-fn live_among<A: Aggregate>(live: &Live<A>, id: A::Id) -> Option<Mailbox<Message<A>>> {
-    live.actors.get(&id).filter(|actor| actor.get_status() < ActorStatus::Draining).cloned()
 }
