@@ -190,7 +190,8 @@ impl System {
         for index in 0..shards {
             system.start_supervisor(system.payments(), index, &index.to_string()).await?;
         }
-        // While the shards read their payments, and before the watchers: from now on no wallet of a live payment is missing.
+        // While the shards read their payments, and before the watchers: from now on no wallet of a live payment is missing. That
+        // of a payment that ends meanwhile may stay, which is harmless.
         wallets::watch_live(system.services()).await;
         system.start_watchers(&leases).await?;
         system.start_jobs(&leases).await?;
