@@ -1,4 +1,4 @@
-//! One delivery, from its turn to its recorded outcome: read the row, sign, post, read the kept part of the answer, record.
+//! One delivery, from its turn to its outcome: read the row, sign, post, read the kept part of the answer.
 //!
 //! The row is read at most a second before its turn begins, so changes made while it waited count. Rows of simultaneous
 //! turns are read together. A delivery that was sent but not recorded (a crash in between) is still open and is sent
@@ -19,7 +19,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use payferry_domain::Timestamp;
 use payferry_domain::webhook::RetrySchedule;
 use payferry_entities::{DeliveryStatus, delivery_attempts};
-use payferry_journal::{DeliveryOutcome, JournalError, JournalWrite};
+use payferry_journal::DeliveryOutcome;
 use payferry_runtime::trace::{Span, SpanKind, TRACEPARENT};
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Client, Response, redirect};
@@ -33,13 +33,10 @@ use super::sender::SenderContext;
 use super::url_guard::{self, GuardedResolver, UrlPolicy};
 use super::{RESPONSE_KEPT_BYTES, WebhookConfig};
 
-/// Pause before a failed write of an outcome is repeated.
-const RECORD_PAUSE: Duration = Duration::from_millis(500);
-
 /// Result of a delivery's turn.
 #[derive(Debug)]
 pub(super) enum Turn {
-    /// The delivery was attempted and the outcome is recorded.
+    /// The delivery was attempted.
     Attempted {
         delivered: bool,
         /// The receiver seems overloaded.
@@ -79,8 +76,8 @@ pub(super) fn rows(context: &Arc<SenderContext>, delivery_ids: Vec<String>) -> R
     read.boxed().shared()
 }
 
-/// Attempts the delivery and records the outcome. `just_read` is its row, if it was read a moment ago; otherwise it is among
-/// `rows`.
+/// Attempts the delivery. Returns the turn, and the outcome that must be recorded before the turn counts. `just_read` is its
+/// row, if it was read a moment ago; otherwise it is among `rows`.
 pub(super) async fn take_turn(
     context: &SenderContext,
     target: &Target,
@@ -88,15 +85,15 @@ pub(super) async fn take_turn(
     just_read: Option<Due>,
     rows: Rows,
     TurnOptions { is_probe, is_urgent }: TurnOptions,
-) -> Turn {
+) -> (Turn, Option<DeliveryOutcome>) {
     let found = match just_read {
         Some(due) => Ok(Some(due)),
         None => rows.await.map(|rows| rows.get(delivery_id).cloned()),
     };
     let due = match found {
         Ok(Some(due)) if due.status.is_open() => due,
-        Ok(_) => return Turn::Closed,
-        Err(error) => return Turn::Unread(error),
+        Ok(_) => return (Turn::Closed, None),
+        Err(error) => return (Turn::Unread(error), None),
     };
     let Due { id: _, event_id, status, attempt_count, retries_left, payload, created_at, traceparent } = due;
     let at: Timestamp = context.clock.real_now();
@@ -114,14 +111,13 @@ pub(super) async fn take_turn(
     span.fail(|| outcome.failure());
     drop(span);
     let takes_no_retry = is_probe || status == DeliveryStatus::Queued;
-    let next = next(context, target.schedule, &outcome, retries_left, takes_no_retry);
-    super::metrics::attempted(next.status.as_str(), outcome.duration);
+    let Next { status, retries_left, attempt_at: next_attempt_at } =
+        next(context, target.schedule, &outcome, retries_left, takes_no_retry);
+    super::metrics::attempted(status.as_str(), outcome.duration);
     let (delivered, strained, failure) = (outcome.is_delivered(), outcome.is_strained(), outcome.failure());
-    let row = row(delivery_id, attempt_count + 1, target, at, outcome);
-    match record(context, row, next, is_urgent).await {
-        Ok(()) => Turn::Attempted { delivered, strained, failure, next_attempt_at: next.attempt_at },
-        Err(refusal) => Turn::Broken(refusal),
-    }
+    let attempt = row(delivery_id, attempt_count + 1, target, at, outcome);
+    let outcome = DeliveryOutcome { attempt, status, retries_left, next_attempt_at, is_urgent };
+    (Turn::Attempted { delivered, strained, failure, next_attempt_at }, Some(outcome))
 }
 
 /// State of a delivery after an attempt.
@@ -163,29 +159,6 @@ fn row(delivery_id: &str, number: i64, target: &Target, at: Timestamp, outcome: 
         response_body: outcome.response_body,
         duration_ms: i64::try_from(outcome.duration.as_millis()).unwrap_or(i64::MAX),
         error: outcome.error,
-    }
-}
-
-/// Writes the outcome and retries until it is written. Returns an error if it can never be written.
-async fn record(
-    context: &SenderContext,
-    attempt: delivery_attempts::Model,
-    next: Next,
-    is_urgent: bool,
-) -> Result<(), String> {
-    let Next { status, retries_left, attempt_at: next_attempt_at } = next;
-    loop {
-        let unit = DeliveryOutcome { attempt: attempt.clone(), status, retries_left, next_attempt_at, is_urgent };
-        match context.journal.submit(JournalWrite::Delivery(Box::new(unit))).await {
-            // Conflict: another node, or this node before a restart, recorded an attempt with this number.
-            Ok(_) | Err(JournalError::Conflict) => return Ok(()),
-            Err(JournalError::Refused(error)) => return Err(error),
-            Err(error) => {
-                let id = &attempt.delivery_id;
-                tracing::warn!(delivery.id = %id, %error, "the outcome of delivery {id} will be written later");
-                tokio::time::sleep(RECORD_PAUSE).await;
-            }
-        }
     }
 }
 

@@ -3,8 +3,8 @@
 //!
 //! Each endpoint has a lane ([`Lane`]), so that a slow or failing one delays no other. First attempts of a lane go out in order
 //! per payment; a delivery that waits for a retry blocks no other. A lane holds one page of waiting rows and the attempts in
-//! progress; everything else is in the database. Not here: making and recording an attempt (`delivery`). Each delivery runs
-//! in a task beside the actor.
+//! progress; everything else is in the database. Not here: making an attempt (`delivery`) and recording it (`recorder`).
+//! Each delivery runs in a task beside the actor.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
-use parking_lot::Mutex;
 use payferry_domain::webhook::RetrySchedule;
 use payferry_domain::{EndpointId, PspId, Timestamp};
 use payferry_entities::{EndpointStatus, webhook_endpoints};
@@ -29,6 +28,7 @@ use super::delivery::{self, InProgress, Target, Turn, TurnOptions, take_turn};
 use super::lane::{Ended, Lane, LaneView};
 use super::load::{BreakerState, IN_FLIGHT_MIN, Permission};
 use super::queue::{self, Due, Waiting};
+use super::recorder::{Recorder, Unrecorded};
 use super::sender::SenderContext;
 use super::{STOP_PATIENCE, endpoints};
 
@@ -65,7 +65,7 @@ pub(super) enum Message {
     Sweep,
     /// The configuration or old rows changed: read everything again.
     Refresh,
-    /// Turns of deliveries have ended; they are in [`State::ended`].
+    /// Turns of deliveries have ended and are recorded; the recorder has them.
     Ended,
     /// Return the view.
     Observe(RpcReplyPort<EndpointView>),
@@ -78,7 +78,7 @@ pub(super) enum Message {
 }
 
 /// Permit from the attempts shared by all endpoints; the first few attempts need none.
-type Share = Option<OwnedSemaphorePermit>;
+pub(super) type Share = Option<OwnedSemaphorePermit>;
 
 /// A delivery that may start its turn.
 struct Admitted {
@@ -115,13 +115,11 @@ pub(super) struct Endpoint {
     pub(super) psp_id: PspId,
 }
 
-#[derive(Default)]
 pub(super) struct State {
     lanes: BTreeMap<EndpointId, Lane>,
     /// When the endpoints were read.
     read_at: Option<Instant>,
-    /// Turns that have ended. The first of them sends a message for all: outcomes are recorded together.
-    ended: Arc<Mutex<Vec<(EndpointId, Ended)>>>,
+    recorder: Arc<Recorder>,
     tasks: JoinSet<()>,
     timer: Option<JoinHandle<()>>,
 }
@@ -139,7 +137,8 @@ impl Behaviour for Endpoint {
     async fn pre_start(&self, _: &Mailbox<Message>, (): ()) -> ActorResult<State> {
         // The breaker state of the previous actor ends with it.
         self.context.broken.remove(&self.psp_id);
-        Ok(State::default())
+        let recorder = Arc::new(Recorder::new(Arc::clone(&self.context)));
+        Ok(State { lanes: BTreeMap::new(), read_at: None, recorder, tasks: JoinSet::new(), timer: None })
     }
 
     async fn handle(&self, myself: &Mailbox<Message>, message: Message, state: &mut State) -> ActorResult {
@@ -156,8 +155,7 @@ impl Behaviour for Endpoint {
                 state.read_at = None;
             }
             Message::Ended => {
-                let ended = std::mem::take(&mut *state.ended.lock());
-                for (id, ended) in ended {
+                for (id, ended) in state.recorder.take() {
                     if let Some(lane) = state.lanes.get_mut(&id) {
                         lane.ended(ended);
                     }
@@ -211,10 +209,10 @@ impl Endpoint {
             return Ok(());
         }
         self.read_endpoints(state).await?;
-        let State { lanes, tasks, ended, .. } = state;
+        let State { lanes, tasks, recorder, .. } = state;
         let mut wait: Option<Duration> = None;
         for (id, lane) in lanes {
-            let of_lane = self.drain_lane(myself, tasks, ended, *id, lane).await?;
+            let of_lane = self.drain_lane(myself, tasks, recorder, *id, lane).await?;
             wait = wait.into_iter().chain(of_lane).min();
         }
         if let Some(wait) = wait {
@@ -228,7 +226,7 @@ impl Endpoint {
         &self,
         myself: &Mailbox<Message>,
         tasks: &mut JoinSet<()>,
-        ended: &Arc<Mutex<Vec<(EndpointId, Ended)>>>,
+        recorder: &Arc<Recorder>,
         id: EndpointId,
         lane: &mut Lane,
     ) -> Result<Option<Duration>, DbErr> {
@@ -263,19 +261,11 @@ impl Endpoint {
         }
         let is_urgent = lane.in_flight >= allowed || lane.window.ready_len() > 0;
         let options = TurnOptions { is_probe: permission == Permission::Probe, is_urgent };
-        for turn in self.turns(lane, &target, admitted, options) {
-            let (myself, ended) = (myself.clone(), Arc::clone(ended));
+        for turn in self.turns(id, lane, &target, admitted, options) {
+            let (myself, recorder) = (myself.clone(), Arc::clone(recorder));
             tasks.spawn(async move {
-                let turn = turn.await;
-                let is_first = {
-                    let mut ended = ended.lock();
-                    ended.push((id, turn));
-                    ended.len() == 1
-                };
-                if is_first {
-                    // If the actor has died, the next one reads the rows.
-                    let _ = myself.cast(Message::Ended);
-                }
+                // If the actor has died, the next one reads the rows.
+                recorder.record(turn.await, || drop(myself.cast(Message::Ended))).await;
             });
         }
         read?;
@@ -423,11 +413,12 @@ impl Endpoint {
     /// Returns the turns of these deliveries.
     fn turns(
         &self,
+        endpoint_id: EndpointId,
         lane: &mut Lane,
         target: &Arc<Target>,
         admitted: Vec<Admitted>,
         options: TurnOptions,
-    ) -> impl Iterator<Item = impl Future<Output = Ended> + Send + 'static> {
+    ) -> impl Iterator<Item = impl Future<Output = Unrecorded> + Send + 'static> {
         let just_read: Vec<Option<Due>> =
             admitted.iter().map(|admitted| lane.take_row(&admitted.delivery.id)).collect();
         let unread = admitted.iter().zip(&just_read).filter(|(_, row)| row.is_none());
@@ -440,9 +431,9 @@ impl Endpoint {
             async move {
                 let turn = take_turn(&context, &target, under_way.delivery_id(), just_read, rows, options);
                 let turn = AssertUnwindSafe(turn).catch_unwind().await;
-                let turn = turn.unwrap_or_else(|_| Turn::Broken("the attempt panicked".to_owned()));
-                drop((under_way, share));
-                Ended { delivery, is_first, epoch, turn }
+                let (turn, outcome) = turn.unwrap_or_else(|_| (Turn::Broken("the attempt panicked".to_owned()), None));
+                let ended = Ended { delivery, is_first, epoch, turn };
+                Unrecorded { endpoint_id, ended, outcome, under_way, share }
             }
         })
     }

@@ -11,6 +11,7 @@ mod lane;
 mod load;
 mod metrics;
 mod queue;
+mod recorder;
 mod schedule;
 mod sender;
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The writes of the journal. A write contains all consequences of one fact. It commits or fails as a whole.
 
+use std::sync::Arc;
+
 use payferry_domain::Chain;
 use payferry_domain::payment::AlarmKind;
 use payferry_entities::{
@@ -39,8 +41,8 @@ pub enum JournalWrite {
     TransfersApplied(Box<TransfersApplied>),
     /// Blocks that were read completely.
     ChainBatch(Lease, Box<ChainBatch>),
-    /// The outcome of one webhook attempt.
-    Delivery(Box<DeliveryOutcome>),
+    /// Outcomes of webhook attempts at different deliveries. An attempt whose number is recorded already is skipped.
+    Deliveries(Arc<[DeliveryOutcome]>),
     /// A signed transaction of the operator account, before its broadcast.
     Submission(Lease, Box<ChainTxSubmission>),
     /// A nonce that was signed again with higher fees, before its broadcast.
@@ -338,8 +340,8 @@ pub struct ChainBatch {
     pub outages: Vec<chain_outages::Model>,
 }
 
-/// The outcome of a webhook attempt. Precondition: the number of the attempt is new for its delivery.
-#[derive(Debug)]
+/// The outcome of a webhook attempt.
+#[derive(Clone, Debug)]
 pub struct DeliveryOutcome {
     /// Attempt.
     pub attempt: delivery_attempts::Model,

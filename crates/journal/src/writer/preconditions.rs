@@ -65,8 +65,7 @@ impl Writer<'_> {
         let mut preconditions = Preconditions::default();
         let Statements { idempotency_take, payments_advance, sendings_advance, .. } = self.statements;
         let Statements { cursors_begin, cursors_advance, customer_events_take, .. } = self.statements;
-        let Statements { chain_txs_outcome, delivery_attempts_insert, .. } = self.statements;
-        let Statements { fence, payments_unchanged, .. } = self.statements;
+        let Statements { chain_txs_outcome, fence, payments_unchanged, .. } = self.statements;
         let conflict = &JournalError::Conflict;
 
         let fenced = of_writes(writes, |write| {
@@ -140,12 +139,6 @@ impl Writer<'_> {
             rows.collect()
         });
         self.require(customer_events_take, recorded, conflict, &mut preconditions).await?;
-
-        let made = of_writes(writes, |write| {
-            let JournalWrite::Delivery(outcome) = write else { return None };
-            Some((outcome.attempt.delivery_id.clone(), &outcome.attempt))
-        });
-        self.require(delivery_attempts_insert, made, conflict, &mut preconditions).await?;
         Ok(preconditions)
     }
 

@@ -255,7 +255,7 @@ pub(super) fn can_wait(write: &JournalWrite) -> bool {
             !transition.is_urgent && write.announcements().is_empty() && write.idempotency().is_none()
         }
         JournalWrite::TransfersApplied(_) => true,
-        JournalWrite::Delivery(outcome) => !outcome.is_urgent,
+        JournalWrite::Deliveries(outcomes) => !outcomes.iter().any(|outcome| outcome.is_urgent),
         _ => false,
     }
 }
@@ -276,7 +276,9 @@ fn keys(write: &JournalWrite) -> Vec<u64> {
             events.iter().map(|new| hashed(&("customer", &new.event.payment_id))).collect()
         }
         JournalWrite::ChainBatch(_, batch) => vec![hashed(&("cursor", &batch.cursor.chain))],
-        JournalWrite::Delivery(outcome) => vec![hashed(&("delivery", &outcome.attempt.delivery_id))],
+        JournalWrite::Deliveries(outcomes) => {
+            outcomes.iter().map(|outcome| hashed(&("delivery", &outcome.attempt.delivery_id))).collect()
+        }
         JournalWrite::Submission(_, submission) => {
             let mut keys = vec![sender(&submission.chain_tx.chain, &submission.chain_tx.sender)];
             keys.extend(submission.operations.iter().map(|signed| operation(&signed.id)));

@@ -29,7 +29,7 @@ use super::rows::{
     OutagesToForget, RefusedRow, SuccessRow,
 };
 use super::statements::Statements;
-use super::{JournalWrite, NewEvent, OperationChange, OperationOutcome, Receipt};
+use super::{DeliveryOutcome, JournalWrite, NewEvent, OperationChange, OperationOutcome, Receipt};
 use crate::postings::{self, balance_changes};
 
 /// Milliseconds for which an outage is kept. A payment waits for a transfer for at most a day, and for the outages in it.
@@ -165,6 +165,7 @@ impl Writer<'_> {
         self.announce(writes).await?;
         self.change_operations(writes).await?;
         self.write_outcomes(writes, &mut receipts).await?;
+        self.write_deliveries(writes).await?;
         self.write_chain(writes, &mut receipts).await?;
         self.mark_applied(writes).await?;
         Ok(receipts)
@@ -291,7 +292,6 @@ impl Writer<'_> {
         let mut outcomes = Vec::new();
         let mut refused = Vec::new();
         let mut owners: HashMap<&str, usize> = HashMap::new();
-        let mut delivered = Vec::new();
         for (place, write) in writes.iter().enumerate() {
             match write {
                 JournalWrite::Submission(_, submission) => attempts.push(&submission.attempt),
@@ -310,26 +310,24 @@ impl Writer<'_> {
                         updated_at: refusal.at,
                     }));
                 }
-                JournalWrite::Delivery(outcome) => delivered.push(DeliveryRow {
-                    id: &outcome.attempt.delivery_id,
-                    status: outcome.status.as_str(),
-                    url: &outcome.attempt.url,
-                    attempt_count: outcome.attempt.number,
-                    retries_left: outcome.retries_left,
-                    next_attempt_at: outcome.next_attempt_at,
-                    response_code: outcome.attempt.response_code,
-                    response_body: outcome.attempt.response_body.as_deref(),
-                    duration_ms: outcome.attempt.duration_ms,
-                    error: outcome.attempt.error.as_deref(),
-                    updated_at: outcome.attempt.at,
-                }),
                 _ => {}
             }
         }
         self.run(&self.statements.chain_tx_attempts_insert, &attempts).await?;
         report(&self.run(&self.statements.operations_outcome, &outcomes).await?, &owners, receipts)?;
-        report(&self.run(&self.statements.operations_refuse, &refused).await?, &owners, receipts)?;
-        self.run(&self.statements.deliveries_update, &delivered).await.map(|_| ())
+        report(&self.run(&self.statements.operations_refuse, &refused).await?, &owners, receipts)
+    }
+
+    /// Records webhook attempts, and the resulting state of their deliveries.
+    async fn write_deliveries(&self, writes: &[&JournalWrite]) -> Result<(), DbErr> {
+        let outcomes = writes.iter().flat_map(|write| match write {
+            JournalWrite::Deliveries(outcomes) => &**outcomes,
+            _ => &[],
+        });
+        let attempts: Vec<_> = outcomes.clone().map(|outcome| &outcome.attempt).collect();
+        let new: HashSet<String> = keys_of(&self.run(&self.statements.delivery_attempts_insert, &attempts).await?)?;
+        let new = outcomes.filter(|outcome| new.contains(&outcome.attempt.delivery_id));
+        self.run(&self.statements.deliveries_update, &new.map(delivery_row).collect::<Vec<_>>()).await.map(|_| ())
     }
 
     async fn write_chain(&self, writes: &[&JournalWrite], receipts: &mut [Receipt]) -> Result<(), DbErr> {
@@ -483,6 +481,23 @@ fn outcome_row(operation: &OperationOutcome, chain_tx_id: i64, updated_at: i64) 
         failure: operation.failure.as_deref(),
         not_before: operation.not_before,
         updated_at,
+    }
+}
+
+fn delivery_row(outcome: &DeliveryOutcome) -> DeliveryRow<'_> {
+    let DeliveryOutcome { attempt, status, retries_left, next_attempt_at, is_urgent: _ } = outcome;
+    DeliveryRow {
+        id: &attempt.delivery_id,
+        status: status.as_str(),
+        url: &attempt.url,
+        attempt_count: attempt.number,
+        retries_left: *retries_left,
+        next_attempt_at: *next_attempt_at,
+        response_code: attempt.response_code,
+        response_body: attempt.response_body.as_deref(),
+        duration_ms: attempt.duration_ms,
+        error: attempt.error.as_deref(),
+        updated_at: attempt.at,
     }
 }
 

@@ -6,6 +6,7 @@ mod lanes;
 mod logging;
 mod parts;
 mod receiver;
+mod recording;
 mod requests;
 
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use payferry_domain::{EndpointId, PspId, Timestamp};
 use payferry_entities::{Database, DeliveryStatus, deliveries, events, psps};
 use payferry_harness::PATIENCE;
 use payferry_harness::database::TestDatabase;
-use payferry_journal::{DELIVERY_RETRIES_MAX, Journal};
+use payferry_journal::{DELIVERY_RETRIES_MAX, Journal, JournalTask};
 use payferry_nodes::{Node, NodeConfig};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::{ActorKind, ActorRegistry, Mailbox, ROOT_NAME};
@@ -39,6 +40,7 @@ struct Env {
     roof: Mailbox<RootMessage>,
     clock: Clock,
     _test_database: Arc<TestDatabase>,
+    task: JournalTask,
     _journal: Option<AbortOnDropHandle<()>>,
 }
 
@@ -67,11 +69,11 @@ impl Env {
         (env, server, psp)
     }
 
-    /// Opens the database of another `Env`; with `writes` false the journal never commits.
+    /// Opens the database of another `Env`; with `writes` false the journal does not run.
     async fn on(test_database: Arc<TestDatabase>, config: WebhookConfig, writes: bool) -> Self {
         let database = Database::open(test_database.url()).await.unwrap();
         let (journal, task) = Journal::start(database.clone());
-        let running = writes.then(|| AbortOnDropHandle::new(tokio::spawn(task.supervise(|_| {}))));
+        let running = writes.then(|| AbortOnDropHandle::new(tokio::spawn(task.clone().supervise(|_| {}))));
         let (sealer, clock) = (Sealer::new(&[1; 32]), Clock::default());
         let registry = ActorRegistry::default();
         let root = Root { registry: registry.clone() };
@@ -101,8 +103,14 @@ impl Env {
             roof,
             clock,
             _test_database: test_database,
+            task,
             _journal: running,
         }
+    }
+
+    /// Starts the journal of an `Env` that did not.
+    fn run_journal(&self) -> AbortOnDropHandle<()> {
+        AbortOnDropHandle::new(tokio::spawn(self.task.clone().supervise(|_| {})))
     }
 
     async fn psp(&self, url: Option<&str>) -> PspId {

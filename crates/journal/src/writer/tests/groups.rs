@@ -96,8 +96,10 @@ async fn writes_without_waiting_callers_wait_for_others() {
 
     let urgent = JournalTransition { is_urgent: true, ..transition(&payments[3], 0) };
     assert!(!can_wait(&boxed(urgent)) && can_wait(&boxed(transition(&payments[3], 0))));
-    let JournalWrite::Delivery(outcome) = delivery("whd_1", 1) else { unreachable!() };
-    assert!(!can_wait(&JournalWrite::Delivery(Box::new(DeliveryOutcome { is_urgent: true, ..*outcome }))));
+    let JournalWrite::Deliveries(quiet) = delivery("whd_1", 1) else { unreachable!() };
+    let urgent = DeliveryOutcome { is_urgent: true, ..quiet[0].clone() };
+    assert!(!can_wait(&JournalWrite::Deliveries([quiet[0].clone(), urgent].into())));
+    assert!(can_wait(&JournalWrite::Deliveries(quiet)));
     assert_eq!(env.journal.stats().groups, groups_before + 2);
 }
 

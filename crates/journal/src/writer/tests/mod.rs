@@ -429,13 +429,13 @@ fn attempt_row(delivery_id: &str, number: i64) -> delivery_attempts::Model {
 }
 
 fn delivery(delivery_id: &str, number: i64) -> JournalWrite {
-    JournalWrite::Delivery(Box::new(DeliveryOutcome {
+    JournalWrite::Deliveries(Arc::new([DeliveryOutcome {
         attempt: attempt_row(delivery_id, number),
         status: DeliveryStatus::Failed,
         retries_left: DELIVERY_RETRIES_MAX - number,
         next_attempt_at: Some(11_000),
         is_urgent: false,
-    }))
+    }]))
 }
 
 pub(crate) fn chain_tx(nonce: i64) -> chain_txs::Model {

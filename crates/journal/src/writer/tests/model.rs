@@ -266,12 +266,11 @@ impl Model {
                     }
                 }
             }
-            JournalWrite::Delivery(write) => {
-                let made = self.attempts.entry(write.attempt.delivery_id.clone()).or_default();
-                if write.attempt.number <= *made {
-                    return Fate::Conflict;
+            JournalWrite::Deliveries(outcomes) => {
+                for DeliveryOutcome { attempt, .. } in outcomes.iter() {
+                    let made = self.attempts.entry(attempt.delivery_id.clone()).or_default();
+                    *made = attempt.number.max(*made);
                 }
-                *made = write.attempt.number;
             }
             other => panic!("no step makes {other:?}"),
         }

@@ -159,11 +159,21 @@ async fn a_filtered_event_is_in_the_feed_without_a_delivery() {
 async fn a_delivery_attempt_counts_once() {
     let env = Env::running().await;
     let payment = env.payment("1").await;
-    env.submit(boxed(transition(&payment, 1))).await.unwrap();
+    env.submit(boxed(transition(&payment, 2))).await.unwrap();
     env.submit(delivery("whd_pay_1_100", 1)).await.unwrap();
-    assert!(matches!(env.submit(delivery("whd_pay_1_100", 1)).await, Err(JournalError::Conflict)));
+    // Another node has recorded the attempt with another outcome; the second delivery is new.
+    let [JournalWrite::Deliveries(known), JournalWrite::Deliveries(new)] =
+        [delivery("whd_pay_1_100", 1), delivery("whd_pay_1_101", 1)]
+    else {
+        unreachable!()
+    };
+    let known = DeliveryOutcome { status: DeliveryStatus::Delivered, next_attempt_at: None, ..known[0].clone() };
+    env.submit(JournalWrite::Deliveries([known, new[0].clone()].into())).await.unwrap();
+    assert_eq!(env.count::<delivery_attempts::Entity>().await, 2);
     assert!(matches!(env.submit(delivery("whd_unknown", 1)).await, Err(JournalError::Refused(_))));
-    let row = &env.all::<deliveries::Entity>().await[0];
+    let rows = env.all::<deliveries::Entity>().await;
+    assert_eq!(rows.iter().map(|row| row.attempt_count).collect::<Vec<_>>(), [1, 1]);
+    let row = &rows[0];
     assert_eq!((row.status.as_str(), row.attempt_count, row.retries_left), ("failed", 1, DELIVERY_RETRIES_MAX - 1));
     assert_eq!((row.response_code, row.duration_ms, row.next_attempt_at), (Some(500), Some(12), Some(11_000)));
     assert_eq!(row.url.as_deref(), Some("https://example.com/hook"));
