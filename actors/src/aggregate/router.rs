@@ -132,6 +132,7 @@ impl<A: Aggregate> Aggregates<A> {
             let mut live = live.write();
             let is_lost = |id: &A::Id| shards.contains(&A::shard(*id));
             live.waiting.retain(|id, _| !is_lost(id));
+            live.retain_deadlines(|id| !is_lost(id));
             let lost: Vec<_> = live.actors.extract_if(.., |id, _| is_lost(id)).collect();
             drop(live);
             for (_, actor) in lost {
@@ -258,6 +259,21 @@ impl<A: Aggregate> Aggregates<A> {
         if live.actor(id).is_none() {
             live.waiting.insert(id, note);
         }
+    }
+
+    /// Has the supervisor notify the aggregate when the chain has been read up to this time.
+    pub(crate) fn await_deadline(&self, id: A::Id, chain: Chain, at: Timestamp) {
+        self.live[self.index_of(id)].write().await_deadline(id, chain, at);
+    }
+
+    /// Takes the aggregates of a supervisor whose deadlines a chain has passed at this time.
+    pub(super) fn take_passed(&self, index: usize, chain: Chain, block_time: Timestamp) -> Vec<A::Id> {
+        self.live[index].write().take_passed(chain, block_time)
+    }
+
+    /// Aggregates of a supervisor with a deadline on a chain.
+    pub(super) fn with_deadline(&self, index: usize, chain: Chain) -> Vec<A::Id> {
+        self.live[index].read().with_deadline(chain)
     }
 
     /// Removes the actor of an aggregate that only waits, unless another actor has taken its place. New messages start it again.

@@ -52,8 +52,6 @@ pub(crate) enum SupervisorMessage<A: Aggregate> {
     Lose,
     /// Message for an aggregate without a live actor.
     Wake(A::Id, Message<A>),
-    /// Notify the aggregate when the chain has been read up to this time.
-    AwaitDeadline(A::Id, Chain, Timestamp),
     /// Have the aggregate run its pending effects at this time, by the wall clock.
     Remind(A::Id, Timestamp),
     /// Send the command at this time, by the service's clock.
@@ -78,7 +76,6 @@ pub(crate) struct Supervisor<A: Aggregate> {
 }
 
 pub(crate) struct State<A: Aggregate> {
-    deadlines: HashMap<Chain, BTreeSet<(Timestamp, A::Id)>>,
     /// Deadlines that the chain has passed while the clock was moved, with the time of the chain.
     passed: Vec<(A::Id, Chain, Timestamp)>,
     /// Time, by the wall clock, at which an aggregate resumes its pending effects; once per aggregate, however many
@@ -92,13 +89,8 @@ pub(crate) struct State<A: Aggregate> {
 
 impl<A: Aggregate> State<A> {
     fn new() -> Self {
-        let (deadlines, resumes, scheduled) = (HashMap::new(), HashMap::new(), BTreeMap::new());
-        let (budget, resting) = (Budget::default(), Resting::default());
-        Self { deadlines, passed: Vec::new(), resumes, scheduled, budget, resting }
-    }
-
-    fn await_deadline(&mut self, id: A::Id, chain: Chain, at: Timestamp) {
-        self.deadlines.entry(chain).or_default().insert((at, id));
+        let (resumes, scheduled, resting) = (HashMap::new(), BTreeMap::new(), Resting::default());
+        Self { passed: Vec::new(), resumes, scheduled, budget: Budget::default(), resting }
     }
 
     fn remind_at(&mut self, id: A::Id, at: Timestamp) {
@@ -141,14 +133,12 @@ impl<A: Aggregate> Behaviour for Supervisor<A> {
             }
             SupervisorMessage::Lose => {
                 let holds = |id: &A::Id| self.aggregates.holds(*id);
-                state.deadlines.values_mut().for_each(|waiting| waiting.retain(|(_, id)| holds(id)));
                 state.passed.retain(|(id, ..)| holds(id));
                 state.resumes.retain(|id, _| holds(id));
                 state.scheduled.retain(|(_, id), _| holds(id));
                 state.resting.retain(holds);
             }
             SupervisorMessage::Wake(id, message) => Box::pin(self.wake(myself, id, Some(message), state)).await,
-            SupervisorMessage::AwaitDeadline(id, chain, at) => state.await_deadline(id, chain, at),
             SupervisorMessage::Remind(id, at) => state.remind_at(id, at),
             SupervisorMessage::SendAt(id, at, command) => drop(state.scheduled.insert((at, id), command)),
             SupervisorMessage::ChainProgressed(progress) => {
@@ -222,7 +212,7 @@ impl<A: Aggregate> Supervisor<A> {
                 };
                 if let Some(waits) = waits {
                     waiting.push(id);
-                    state.await_deadline(id, waits.chain, waits.deadline);
+                    aggregates.await_deadline(id, waits.chain, waits.deadline);
                     aggregates.wait(id, waits.note);
                     if A::is_behind(&waits, aggregate.as_deref(), aggregates) {
                         state.resting.catch_up(id);
@@ -380,19 +370,16 @@ impl<A: Aggregate> Supervisor<A> {
     /// Notifies the aggregates with a deadline that the chain has passed, or those with any deadline of an outage.
     fn chain_progressed(&self, progress: ChainProgress, state: &mut State<A>) {
         let (ChainProgress::ReadTo(chain, _) | ChainProgress::Stalled(chain, _)) = progress;
-        let Some(waiting) = state.deadlines.get_mut(&chain) else { return };
         match progress {
             ChainProgress::ReadTo(_, block_time) => {
-                while let Some(first) = waiting.first().copied().filter(|(at, _)| *at <= block_time) {
-                    waiting.remove(&first);
-                    state.passed.push((first.1, chain, block_time));
-                }
+                let passed = self.aggregates.take_passed(self.index, chain, block_time);
+                state.passed.extend(passed.into_iter().map(|id| (id, chain, block_time)));
                 self.pass_deadlines(state);
             }
             ChainProgress::Stalled(..) => {
-                let passed = state.passed.iter().filter(|(_, of, _)| *of == chain).map(|(id, ..)| id);
-                let ids: Vec<_> = waiting.iter().map(|(_, id)| id).chain(passed).copied().collect();
-                for id in ids {
+                let passed = state.passed.iter().filter(|(_, of, _)| *of == chain).map(|(id, ..)| *id).collect();
+                let waiting = self.aggregates.with_deadline(self.index, chain);
+                for id in [waiting, passed].concat() {
                     self.notify(id, progress, state);
                 }
             }

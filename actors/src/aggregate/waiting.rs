@@ -1,7 +1,7 @@
 //! Aggregates that only wait, for a fact, a request or their deadline, and have no actor: which actors leave, and how the
 //! supervisor starts one when the deadline passes or an outage moves it.
 //!
-//! Not here: the deadlines, which the supervisor keeps for all aggregates, and the start of an actor for any other message.
+//! Not here: the deadlines (`live`), and the start of an actor for any other message.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};

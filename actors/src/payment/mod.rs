@@ -306,7 +306,7 @@ impl Aggregate for Payment {
                 // An outage must be applied before the deadline that it extends. The second call catches an outage that
                 // arrived in between.
                 notify_outages(payments, self);
-                payments.to_supervisor(id, SupervisorMessage::AwaitDeadline(id, chain, at));
+                payments.await_deadline(id, chain, at);
                 notify_outages(payments, self);
             }
             Effect::AwaitRetry { at, .. } => {
