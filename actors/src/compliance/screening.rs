@@ -2,11 +2,10 @@
 //!
 //! It stores nothing: after a restart, payments repeat their open requests.
 
-use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use dashmap::DashSet;
 use payferry_domain::payment::{Command, Decision, Verdict};
 use payferry_domain::{Timestamp, outbound};
 use payferry_runtime::clock::Clock;
@@ -62,8 +61,6 @@ pub struct Screening {
 pub(crate) enum Message {
     /// Screen now, or again after the review interval. Raise an alarm after the time.
     Screen(Box<ScreenRequest>, Option<Timestamp>),
-    /// A request has finished.
-    Done(KytSubject),
 }
 
 impl Screening {
@@ -78,17 +75,17 @@ impl Screening {
     ) -> Result<Self, SpawnErr> {
         let permits = Arc::new(Semaphore::new(config.concurrency_max));
         metrics::describe();
-        let screening_actor = ScreeningActor { config, screener, inbox, clock, permits, waiting: Arc::default() };
+        let screening_actor = ScreeningActor { config, screener, inbox, clock, permits, under_way: Arc::default() };
         let actor = registry.spawn("screening", screening_actor.clone(), (), Some(supervisor)).await?;
         Ok(Self { actor, screening_actor })
     }
 
     /// Sets the gauges that are not updated by events.
     pub(crate) fn refresh_metrics(&self) {
-        let ScreeningActor { config, permits, waiting, .. } = &self.screening_actor;
+        let ScreeningActor { config, permits, under_way, .. } = &self.screening_actor;
         let in_flight = config.concurrency_max.saturating_sub(permits.available_permits());
         metrics::IN_FLIGHT.set_count(&[], in_flight as u64);
-        metrics::WAITING.set_count(&[], waiting.load(Ordering::Relaxed) as u64);
+        metrics::WAITING.set_count(&[], under_way.len() as u64);
     }
 
     /// The actor's cell, for its supervisor.
@@ -136,13 +133,12 @@ struct ScreeningActor {
     inbox: Arc<dyn PaymentInbox>,
     clock: Clock,
     permits: Arc<Semaphore>,
-    /// Transfers without a final verdict.
-    waiting: Arc<AtomicUsize>,
+    /// Subjects without a final verdict.
+    under_way: Arc<DashSet<KytSubject>>,
 }
 
 #[derive(Default)]
 struct State {
-    under_way: HashSet<KytSubject>,
     /// Requests in progress. They end with the actor.
     tasks: JoinSet<()>,
 }
@@ -161,7 +157,7 @@ impl Behaviour for ScreeningActor {
         Ok(State::default())
     }
 
-    async fn handle(&self, myself: &Mailbox<Message>, message: Message, state: &mut State) -> ActorResult {
+    async fn handle(&self, _: &Mailbox<Message>, message: Message, state: &mut State) -> ActorResult {
         let (request, pause) = match message {
             Message::Screen(request, None) => (request, Duration::ZERO),
             Message::Screen(request, Some(alarm_at)) => {
@@ -171,23 +167,16 @@ impl Behaviour for ScreeningActor {
                 }
                 (request, self.config.review_interval)
             }
-            Message::Done(subject) => {
-                state.under_way.remove(&subject);
-                self.waiting.store(state.under_way.len(), Ordering::Relaxed);
-                return Ok(());
-            }
         };
-        let subject = request.subject;
-        if state.under_way.insert(subject) {
-            self.waiting.store(state.under_way.len(), Ordering::Relaxed);
-            let (screening_actor, myself) = (self.clone(), myself.clone());
+        if self.under_way.insert(request.subject) {
+            let screening_actor = self.clone();
             while state.tasks.try_join_next().is_some() {}
             state.tasks.spawn(async move {
                 tokio::time::sleep(pause).await;
                 let verdict = screening_actor.ask(&request).await;
-                // Finished before it is reported, so that the payment's next request about this transfer is not taken
+                // Removed before it is reported, so that the payment's next request about this transfer is not taken
                 // for the old one.
-                let _ = myself.cast(Message::Done(subject));
+                screening_actor.under_way.remove(&request.subject);
                 screening_actor.notify(&request, verdict);
             });
         }
