@@ -82,8 +82,6 @@ impl SettlerArgs {
 #[derive(Debug, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum SettlerMessage {
-    /// Operations were queued: wait for more, then send.
-    Nudge,
     /// The batch window is over, or more operations are due than the last batches took.
     Flush,
     /// The chain moved, or time passed: check all open transactions.
@@ -156,8 +154,9 @@ pub struct SettlerState {
     pub(super) undone_page: queue::QueuePage<queue::OperationPosition>,
     /// When undone outcomes were last looked for.
     pub(super) undone_at: Option<Instant>,
-    window_open: bool,
     polls: PollRequests,
+    /// The end of the batch window, if it is open.
+    flushes: PollRequests,
     /// Progress with open transactions, and with queued operations.
     tracking: Pass,
     sending: Pass,
@@ -178,11 +177,15 @@ impl Behaviour for Settler {
     async fn pre_start(&self, myself: &Mailbox<SettlerMessage>, mut args: SettlerArgs) -> ActorResult<SettlerState> {
         let (chain, chain_id) = (args.spec.chain, args.spec.chain_id);
         args.context.client = args.context.client.of_chain(chain, chain_id);
-        let polls = PollRequests::default();
+        let (polls, flushes) = (PollRequests::default(), PollRequests::default());
         // Keep showing the error of the previous settler, so that its end is reported as well.
         let report = SettlerReport { blocked_reason: args.handle.blocked_reason(), ..SettlerReport::default() };
         args.handle.forget_queue_delays();
-        let ticker = AbortOnDropHandle::new(tokio::spawn(tick(myself.clone(), args.clone(), polls.clone())));
+        let ticker = AbortOnDropHandle::new(tokio::spawn(tick(
+            myself.clone(),
+            args.clone(),
+            [&polls, &flushes].map(Clone::clone),
+        )));
         let balance_reader = AbortOnDropHandle::new(tokio::spawn(read_gas_balance(args.clone())));
         Ok(SettlerState {
             args,
@@ -201,8 +204,8 @@ impl Behaviour for Settler {
             failed_page: queue::QueuePage::default(),
             undone_page: queue::QueuePage::default(),
             undone_at: None,
-            window_open: false,
             polls,
+            flushes,
             tracking: Pass::default(),
             sending: Pass::default(),
             _ticker: ticker,
@@ -222,15 +225,13 @@ impl Behaviour for Settler {
         state: &mut SettlerState,
     ) -> ActorResult {
         match message {
-            SettlerMessage::Nudge => state.open_window(myself),
             SettlerMessage::Flush => {
-                state.window_open = false;
+                state.flushes.begun();
                 if state.sending.is_due() {
                     let mut errors = Errors::default();
                     if Box::pin(state.submit(&mut errors)).await? {
                         // A poll that waits comes first: it records what is mined.
-                        state.window_open = true;
-                        myself.cast(SettlerMessage::Flush)?;
+                        state.flushes.ask(myself, SettlerMessage::Flush);
                     }
                     state.sending.conclude(errors.into_blocking_errors());
                     state.report_blocked();
@@ -263,14 +264,18 @@ impl Behaviour for Settler {
     }
 }
 
-/// Turns nudges, progress of the watcher and time into messages, with at most one poll in the mailbox.
-async fn tick(settler: Mailbox<SettlerMessage>, args: SettlerArgs, polls: PollRequests) {
+/// Opens the batch window at a nudge, and turns progress of the watcher and time into polls, with at most one of each in the
+/// mailbox.
+async fn tick(settler: Mailbox<SettlerMessage>, args: SettlerArgs, [polls, flushes]: [PollRequests; 2]) {
     let mut moved = args.watchlist.moved(args.spec.chain);
     let interval = args.spec.poll_interval.max(Duration::from_millis(50));
     loop {
         let poll_settler = || polls.ask(&settler, SettlerMessage::Poll);
         let sent = tokio::select! {
-            () = args.handle.nudged() => settler.cast(SettlerMessage::Nudge).is_ok(),
+            () = args.handle.nudged() => {
+                flushes.ask_after(args.spec.batch_window, &settler, SettlerMessage::Flush);
+                true
+            }
             Ok(()) = moved.changed() => poll_settler(),
             () = tokio::time::sleep(interval) => poll_settler(),
         };
@@ -307,13 +312,6 @@ async fn lowest_balance(args: &SettlerArgs) -> Result<u128, ClientError> {
 }
 
 impl SettlerState {
-    fn open_window(&mut self, myself: &Mailbox<SettlerMessage>) {
-        if !self.window_open {
-            self.window_open = true;
-            myself.send_after(self.args.spec.batch_window, || SettlerMessage::Flush);
-        }
-    }
-
     /// Checks all open transactions, and opens a batch window if operations are queued.
     async fn poll_settler(&mut self, myself: &Mailbox<SettlerMessage>, errors: &mut Errors) -> Result<(), SettleError> {
         // An error of one part (such as a fee above the ceiling) does not block the others.
@@ -328,9 +326,9 @@ impl SettlerState {
         let completed = self.complete(&open, errors).await;
         errors.take(completed)?;
         metrics::QUEUED.set_count(&metrics::of(self.args.spec.chain), open.queued);
-        if !self.window_open {
+        if !self.flushes.is_asked() {
             if open.queued > 0 && self.has_queued().await? {
-                self.open_window(myself);
+                self.flushes.ask_after(self.args.spec.batch_window, myself, SettlerMessage::Flush);
             } else {
                 // Nothing queued is left that could be blocked.
                 self.sending.succeeded();

@@ -104,7 +104,7 @@ impl Pass {
     }
 }
 
-/// Requested polls, of which at most one waits in the actor's mailbox.
+/// Requested messages of one kind, such as polls, of which at most one waits in the actor's mailbox.
 #[derive(Clone, Debug, Default)]
 pub struct PollRequests {
     queued: Arc<AtomicBool>,
@@ -114,6 +114,18 @@ impl PollRequests {
     /// Requests a poll; returns false if the actor is gone.
     pub fn ask<M: Send + 'static>(&self, actor: &Mailbox<M>, look: M) -> bool {
         self.queued.swap(true, Ordering::AcqRel) || actor.cast(look).is_ok()
+    }
+
+    /// Requests a poll after `wait`.
+    pub fn ask_after<M: Send + 'static>(&self, wait: Duration, actor: &Mailbox<M>, look: M) {
+        if !self.queued.swap(true, Ordering::AcqRel) {
+            actor.send_after(wait, || look);
+        }
+    }
+
+    /// Returns true if a poll was requested and has not started.
+    pub fn is_asked(&self) -> bool {
+        self.queued.load(Ordering::Acquire)
     }
 
     /// Marks the waiting poll as started.
