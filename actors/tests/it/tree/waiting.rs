@@ -6,6 +6,7 @@ use payferry_domain::PaymentId;
 use payferry_domain::payment::{Command, Decision, FailureReason, Label, Payment, Status};
 use payferry_runtime::clock::Clock;
 use payferry_runtime::observe::ActorKind;
+use sea_orm::ConnectionTrait as _;
 
 use crate::env::{Env, Options, TestScreener};
 
@@ -140,6 +141,25 @@ async fn every_shard_finds_its_payments_among_several_pages() {
     env.until("a shard has started again", async || !env.kind(ActorKind::Shard).restarts.is_empty()).await;
     env.until("they wait again", async || env.waits() == made.len()).await;
     assert!(found(&env) == made, "each payment once, in its shard");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shard_whose_reading_fails_reads_again() {
+    let env = Env::new().await;
+    let payments = env.waiting(20).await;
+    let rename = async |from: &str, to: &str| {
+        let sql = format!("ALTER TABLE {from} RENAME TO {to}");
+        env.database.writer().execute_unprepared(&sql).await.unwrap();
+    };
+    let restarts = || env.kind(ActorKind::Shard).restarts.values().sum::<u64>();
+    rename("payments", "payments_away").await;
+    env.system().inject_crash(ActorKind::Shard);
+    env.until("the shard has failed to read", async || restarts() >= 3).await;
+    assert!(!env.system().observe().ready);
+    rename("payments_away", "payments").await;
+    env.until("they wait again", async || env.system().observe().ready && env.waits() == payments.len()).await;
+    env.pay(&payments[0], "10").await;
+    env.until_settled(&payments[..1]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
