@@ -33,11 +33,11 @@ const EXPORT: Duration = Duration::from_millis(1_500);
 /// Time until `perf` counts.
 const PERF_START: Duration = Duration::from_millis(500);
 
-/// Operations that the service counts, with their metrics and goals.
+/// Operations that the service counts, with their metrics and goals: half of the numbers before writes and messages were batched.
 const OWN: [(&str, &str, Goal); 3] = [
     ("commits", "payferry_database_commits_total", Goal::None),
-    ("statements", "payferry_database_statements_total", Goal::None),
-    ("messages of actors", "payferry_actor_messages_total", Goal::None),
+    ("statements", "payferry_database_statements_total", Goal::AtMost(6.3)),
+    ("messages of actors", "payferry_actor_messages_total", Goal::AtMost(11.0)),
 ];
 /// Operations that `perf` counts, with their goals.
 const SYSTEM_CALLS: (&str, Goal) = ("system calls", Goal::None);
