@@ -236,7 +236,7 @@ async fn messages_are_counted_by_name_and_by_sender() {
     service.get("/ops/view/messages").await.assert_shows(&["id=\"watcher-payment\"", "id=\"outside-settler\""]);
     // The settler has handled the settlement of the payment.
     let page = service.get("/ops/view/actors/settler/base").await.ok(200);
-    page.assert_shows(&["id=\"messages\"", "id=\"last-messages\"", "id=\"message-nudge\""]);
+    page.assert_shows(&["id=\"messages\"", "id=\"last-messages\"", "id=\"message-flush\""]);
     // The actor of a payment that waits for the rest of its money has handled the transfer.
     let short = service.app.paid("4", "mismatched").await;
     let page = service.get(&format!("/ops/view/payments/{}", short.id())).await.ok(200);
