@@ -122,7 +122,7 @@ impl Recorder {
                 Err(JournalError::Refused(error)) => drop(refused.insert(first.attempt.delivery_id.clone(), error)),
                 Err(error) => {
                     let (id, count) = (&first.attempt.delivery_id, part.len());
-                    tracing::warn!(delivery.id = %id, %error, "outcomes of deliveries will be written later: {count}");
+                    tracing::warn!(delivery.id = %id, %error, "{count} outcomes of deliveries will be written later");
                     tokio::time::sleep(RECORD_PAUSE).await;
                     parts.push(part);
                 }

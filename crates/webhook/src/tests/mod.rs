@@ -39,7 +39,7 @@ struct Env {
     registry: ActorRegistry,
     roof: Mailbox<RootMessage>,
     clock: Clock,
-    _test_database: Arc<TestDatabase>,
+    test_database: Arc<TestDatabase>,
     task: JournalTask,
     _journal: Option<AbortOnDropHandle<()>>,
 }
@@ -94,18 +94,7 @@ impl Env {
         )
         .await
         .unwrap();
-        Self {
-            database,
-            journal,
-            sealer,
-            sender,
-            registry,
-            roof,
-            clock,
-            _test_database: test_database,
-            task,
-            _journal: running,
-        }
+        Self { database, journal, sealer, sender, registry, roof, clock, test_database, task, _journal: running }
     }
 
     /// Starts the journal of an `Env` that did not.
