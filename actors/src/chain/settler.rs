@@ -11,7 +11,7 @@ use std::time::Duration;
 use derive_more::Deref;
 use payferry_domain::Address;
 use payferry_evm::client::ClientError;
-use payferry_evm::pace::{BlockingError, Pass, PollRequests, Severity, gather};
+use payferry_evm::pace::{BlockingError, CoalescedMessage, Pass, Severity, gather};
 use payferry_evm::wallet::OperatorSigner;
 use payferry_journal::chain::Role;
 use payferry_journal::chain::queue::{self, OpenWork};
@@ -154,9 +154,9 @@ pub struct SettlerState {
     pub(super) undone_page: queue::QueuePage<queue::OperationPosition>,
     /// When undone outcomes were last looked for.
     pub(super) undone_at: Option<Instant>,
-    polls: PollRequests,
-    /// The end of the batch window, if it is open.
-    flushes: PollRequests,
+    polls: CoalescedMessage,
+    /// The flush at the end of the batch window, which waits while the window is open.
+    flushes: CoalescedMessage,
     /// Progress with open transactions, and with queued operations.
     tracking: Pass,
     sending: Pass,
@@ -177,7 +177,7 @@ impl Behaviour for Settler {
     async fn pre_start(&self, myself: &Mailbox<SettlerMessage>, mut args: SettlerArgs) -> ActorResult<SettlerState> {
         let (chain, chain_id) = (args.spec.chain, args.spec.chain_id);
         args.context.client = args.context.client.of_chain(chain, chain_id);
-        let (polls, flushes) = (PollRequests::default(), PollRequests::default());
+        let (polls, flushes) = (CoalescedMessage::default(), CoalescedMessage::default());
         // Keep showing the error of the previous settler, so that its end is reported as well.
         let report = SettlerReport { blocked_reason: args.handle.blocked_reason(), ..SettlerReport::default() };
         args.handle.forget_queue_delays();
@@ -226,12 +226,12 @@ impl Behaviour for Settler {
     ) -> ActorResult {
         match message {
             SettlerMessage::Flush => {
-                state.flushes.begun();
+                state.flushes.received();
                 if state.sending.is_due() {
                     let mut errors = Errors::default();
                     if Box::pin(state.submit(&mut errors)).await? {
                         // A poll that waits comes first: it records what is mined.
-                        state.flushes.ask(myself, SettlerMessage::Flush);
+                        state.flushes.send(myself, SettlerMessage::Flush);
                     }
                     state.sending.conclude(errors.into_blocking_errors());
                     state.report_blocked();
@@ -240,7 +240,7 @@ impl Behaviour for Settler {
                 }
             }
             SettlerMessage::Poll => {
-                state.polls.begun();
+                state.polls.received();
                 if state.tracking.is_due() {
                     let mut errors = Errors::default();
                     let outcome = Box::pin(state.poll_settler(myself, &mut errors)).await;
@@ -266,14 +266,14 @@ impl Behaviour for Settler {
 
 /// Opens the batch window at a nudge, and turns progress of the watcher and time into polls, with at most one of each in the
 /// mailbox.
-async fn tick(settler: Mailbox<SettlerMessage>, args: SettlerArgs, [polls, flushes]: [PollRequests; 2]) {
+async fn tick(settler: Mailbox<SettlerMessage>, args: SettlerArgs, [polls, flushes]: [CoalescedMessage; 2]) {
     let mut moved = args.watchlist.moved(args.spec.chain);
     let interval = args.spec.poll_interval.max(Duration::from_millis(50));
     loop {
-        let poll_settler = || polls.ask(&settler, SettlerMessage::Poll);
+        let poll_settler = || polls.send(&settler, SettlerMessage::Poll);
         let sent = tokio::select! {
             () = args.handle.nudged() => {
-                flushes.ask_after(args.spec.batch_window, &settler, SettlerMessage::Flush);
+                flushes.send_after(args.spec.batch_window, &settler, SettlerMessage::Flush);
                 true
             }
             Ok(()) = moved.changed() => poll_settler(),
@@ -326,9 +326,9 @@ impl SettlerState {
         let completed = self.complete(&open, errors).await;
         errors.take(completed)?;
         metrics::QUEUED.set_count(&metrics::of(self.args.spec.chain), open.queued);
-        if !self.flushes.is_asked() {
+        if !self.flushes.is_waiting() {
             if open.queued > 0 && self.has_queued().await? {
-                self.flushes.ask_after(self.args.spec.batch_window, myself, SettlerMessage::Flush);
+                self.flushes.send_after(self.args.spec.batch_window, myself, SettlerMessage::Flush);
             } else {
                 // Nothing queued is left that could be blocked.
                 self.sending.succeeded();

@@ -12,7 +12,7 @@ use futures::stream::BoxStream;
 use payferry_domain::Address;
 use payferry_evm::client::ClientError;
 use payferry_evm::config::{L1Data, SpecError};
-use payferry_evm::pace::{PollRequests, backoff};
+use payferry_evm::pace::{CoalescedMessage, backoff};
 use payferry_evm::{Degradation, eip3009};
 use payferry_journal::chain::cursor::Known;
 use payferry_journal::chain::rows::{self, LoadError};
@@ -132,7 +132,7 @@ pub struct WatcherState {
     terms_due: Instant,
     /// Time of the next detection of the tokens that support transfers by signature; `None` once it is known.
     eip3009_due: Option<Instant>,
-    polls: PollRequests,
+    polls: CoalescedMessage,
     pub(super) swept: Sweep,
     _ticker: AbortOnDropHandle<()>,
 }
@@ -151,7 +151,7 @@ impl Behaviour for Watcher {
         let (chain, chain_id) = (args.spec.chain, args.spec.chain_id);
         args.context.client = args.context.client.of_chain(chain, chain_id);
         let (known, second_look_from) = rows::load_known(&args.database, args.spec.chain).await?;
-        let polls = PollRequests::default();
+        let polls = CoalescedMessage::default();
         let ticker = AbortOnDropHandle::new(tokio::spawn(tick(myself.clone(), args.clone(), polls.clone())));
         let state = WatcherState {
             reader: Reader::new(&args.spec),
@@ -193,7 +193,7 @@ impl Behaviour for Watcher {
     ) -> ActorResult {
         match message {
             WatcherMessage::Poll => {
-                state.polls.begun();
+                state.polls.received();
                 if Instant::now() < state.not_before {
                     return Ok(());
                 }
@@ -229,18 +229,18 @@ impl Behaviour for Watcher {
 }
 
 /// Turns intervals, new heads and wake-ups by payments into polls, at most one of which waits in the mailbox.
-async fn tick(watcher: Mailbox<WatcherMessage>, args: WatcherArgs, polls: PollRequests) {
+async fn tick(watcher: Mailbox<WatcherMessage>, args: WatcherArgs, polls: CoalescedMessage) {
     let mut wake_ups = args.wake_ups.as_ref().map(|wake_ups| wake_ups());
     let mut sweeps = tokio::time::interval_at(Instant::now() + SWEEP_INTERVAL, SWEEP_INTERVAL);
     loop {
         let sent = tokio::select! {
-            () = tokio::time::sleep(args.spec.poll_interval) => polls.ask(&watcher, WatcherMessage::Poll),
-            () = args.watchlist.woken(args.spec.chain) => polls.ask(&watcher, WatcherMessage::Poll),
+            () = tokio::time::sleep(args.spec.poll_interval) => polls.send(&watcher, WatcherMessage::Poll),
+            () = args.watchlist.woken(args.spec.chain) => polls.send(&watcher, WatcherMessage::Poll),
             next = next_wake_up(wake_ups.as_mut()) => {
                 if next.is_none() {
                     wake_ups = None;
                 }
-                polls.ask(&watcher, WatcherMessage::Poll)
+                polls.send(&watcher, WatcherMessage::Poll)
             }
             _ = sweeps.tick() => watcher.cast(WatcherMessage::Sweep).is_ok(),
         };
@@ -265,7 +265,7 @@ async fn next_wake_up(wake_ups: Option<&mut BoxStream<'static, ()>>) -> Option<(
 impl WatcherState {
     fn queue_poll(&self, myself: &Mailbox<WatcherMessage>) {
         // A stopping actor ignores the poll; its replacement starts with one.
-        let _ = self.polls.ask(myself, WatcherMessage::Poll);
+        let _ = self.polls.send(myself, WatcherMessage::Poll);
     }
 
     /// Polls once; returns true if there is more to read now.

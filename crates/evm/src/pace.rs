@@ -1,4 +1,4 @@
-//! Pacing of chain actors: back-off after errors, and at most one queued poll per mailbox.
+//! Pacing of chain actors: back-off after errors, and at most one waiting poll per mailbox.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -104,33 +104,33 @@ impl Pass {
     }
 }
 
-/// Requested messages of one kind, such as polls, of which at most one waits in the actor's mailbox.
+/// A message to an actor of which at most one waits in its mailbox, such as a poll.
 #[derive(Clone, Debug, Default)]
-pub struct PollRequests {
-    queued: Arc<AtomicBool>,
+pub struct CoalescedMessage {
+    is_waiting: Arc<AtomicBool>,
 }
 
-impl PollRequests {
-    /// Requests a poll; returns false if the actor is gone.
-    pub fn ask<M: Send + 'static>(&self, actor: &Mailbox<M>, look: M) -> bool {
-        self.queued.swap(true, Ordering::AcqRel) || actor.cast(look).is_ok()
+impl CoalescedMessage {
+    /// Sends the message, unless one is waiting. Returns false if the actor is gone.
+    pub fn send<M: Send + 'static>(&self, actor: &Mailbox<M>, message: M) -> bool {
+        self.is_waiting.swap(true, Ordering::AcqRel) || actor.cast(message).is_ok()
     }
 
-    /// Requests a poll after `wait`.
-    pub fn ask_after<M: Send + 'static>(&self, wait: Duration, actor: &Mailbox<M>, look: M) {
-        if !self.queued.swap(true, Ordering::AcqRel) {
-            actor.send_after(wait, || look);
+    /// Sends the message after `wait`, unless one is waiting. From now on, it counts as waiting.
+    pub fn send_after<M: Send + 'static>(&self, wait: Duration, actor: &Mailbox<M>, message: M) {
+        if !self.is_waiting.swap(true, Ordering::AcqRel) {
+            actor.send_after(wait, || message);
         }
     }
 
-    /// Returns true if a poll was requested and has not started.
-    pub fn is_asked(&self) -> bool {
-        self.queued.load(Ordering::Acquire)
+    /// Returns true if a message is waiting.
+    pub fn is_waiting(&self) -> bool {
+        self.is_waiting.load(Ordering::Acquire)
     }
 
-    /// Marks the waiting poll as started.
-    pub fn begun(&self) {
-        self.queued.store(false, Ordering::Release);
+    /// Records that the actor has received the message.
+    pub fn received(&self) {
+        self.is_waiting.store(false, Ordering::Release);
     }
 }
 
