@@ -10,6 +10,7 @@
 //! webhooks are not delayed by other actors. A subscriber reads the committed data after the wake-up.
 
 mod bind;
+mod blocks;
 mod journal_write;
 mod observer;
 mod preconditions;
