@@ -69,7 +69,7 @@ pub(super) async fn measure(env: &Env, quick: bool) -> anyhow::Result<Vec<TableL
     let psp = BenchPsp::of(&service, CONNECTIONS).await?;
     let secret = psp.set_webhook(receiver.url()).await?;
     let since = Instant::now();
-    let cancelled = || async { psp.clone().cancel(psp.clone().initiate().await?).await };
+    let cancelled = || async { psp.clone().cancel(psp.clone().initiate_patiently().await?).await };
     repeat(CONNECTIONS, payments, cancelled).await?;
     let queueing = since.elapsed();
     let events = psp.feed().await?;
